@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/written_number.h"
+
 namespace nodewright::cli {
 namespace {
 
@@ -18,7 +20,7 @@ RequestLine LineReader::read(const std::string& text, int64_t number) {
   line.number = number;
   line.id = number;
   try {
-    const RequestJson json = RequestJson::parse(text);
+    const RequestJson json = parse_as_written(text);
     if (json.is_object())
       for (const char* name : {"custom_id", "id"})
         if (const auto id = json.find(name); id != json.end() && !id->is_null()) line.id = *id;

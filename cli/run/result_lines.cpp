@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/written_number.h"
 #include "cli/output/npy.h"
 #include "cli/output/standard_output.h"
 
@@ -173,7 +174,7 @@ RequestJson ResultLines::written_hidden(const LineOutput& output, std::string& m
 void ResultLines::print(const RequestJson& line, const std::string& fields) {
   if (is_closed()) return;
   try {
-    std::string text = line.dump(-1, ' ', false, RequestJson::error_handler_t::replace);
+    std::string text = json_text(line);
     text.insert(text.size() - 1, fields);
     write_standard_output(text + "\n");
   } catch (const Error& error) {

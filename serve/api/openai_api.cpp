@@ -72,9 +72,9 @@ OpenAiApi::ParsedCall OpenAiApi::parsed_chat(std::string_view text, std::string_
   const bool is_structured = line.contains("regex") || line.contains("grammar");
   if (tools.structure && (is_structured || !call.parts.options.allowed.empty()))
     throw bad_request("tool_choice asks for a structure, and so does another field; one answer has one", "tool_choice");
-  auto [tokens, prompt_text] = chat_prompts_.tokens_of(body);
+  auto [tokens, thought] = chat_prompts_.tokens_of(body);
   call.answer = chat_form(std::move(tools), is_structured ? ReasoningParser::none : model_.defaults.parsers.reasoning,
-                          prompt_text, model_.tokenizer);
+                          thought, model_.tokenizer);
   call.parts.options.shown = call.answer.shown;
   CallPrompt prompt{.tokens = std::move(tokens)};
   truncate(body, call.parts.options, model_, prompt.tokens);
@@ -89,7 +89,7 @@ ToolChoice OpenAiApi::tool_choice(const RequestBody& body) const {
                           .choice = body.find("tool_choice"),
                           .parallel = body.flag("parallel_tool_calls", true)};
   refusing(body, "", [&] {
-    choice = tool_choice_of(fields, {.template_source = chat_prompts_.source(),
+    choice = tool_choice_of(fields, {.shape = chat_prompts_.shape(body),
                                      .tokenizer = model_.tokenizer,
                                      .parser = model_.defaults.parsers.tool_calls});
   });

@@ -9,6 +9,7 @@
 #include <set>
 #include <stdexcept>
 
+#include "base/written_number.h"
 #include "kernels_src/sampling/record_choice.h"
 #include "kernels_src/sampling/shape_logits.h"
 #include "serve/fields/json_fields.h"
@@ -134,10 +135,10 @@ void ChoiceReader::read_biases(const RequestFields& line, ChoiceOptions& options
     for (const auto& [id, bias] : biases->items()) {
       int32_t token = 0;
       const auto [end, failure] = std::from_chars(id.data(), id.data() + id.size(), token);
-      if (failure != std::errc() || end != id.data() + id.size() || !bias.is_number())
+      if (failure != std::errc() || end != id.data() + id.size() || !is_json_number(bias))
         throw std::invalid_argument(
             fmt::format("logit_bias of {} is {}, expected a number of a token id", shown(id), shown(bias)));
-      options.biases.push_back({token, bias.get<float>()});
+      options.biases.push_back({token, static_cast<float>(number_value(bias))});
     }
   }
   const std::string name = line.name_of("suppress_tokens");

@@ -2,8 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <stdexcept>
+
+#include "base/written_number.h"
 
 namespace nodewright {
 namespace {
@@ -12,35 +16,32 @@ namespace {
   throw std::invalid_argument(fmt::format("{} is {}, expected {}", name, shown(value), expected));
 }
 
-bool is_above_int64(const RequestJson& value) {
-  return value.is_number_unsigned() && value.get<uint64_t>() > INT64_MAX;
-}
-
 }  // namespace
 
 std::string shown(const RequestJson& value) {
-  constexpr size_t kMost = 60;  // bytes: a line of an error stays one line of a terminal
-  std::string text = value.dump(-1, ' ', true, RequestJson::error_handler_t::replace);  // ASCII: it can be cut anywhere
+  constexpr size_t kMost = 60;                // bytes: a line of an error stays one line of a terminal
+  std::string text = json_text(value, true);  // ASCII: it can be cut anywhere
   if (text.size() > kMost) text = text.substr(0, kMost) + "...";
   return text;
 }
 
 int64_t integer_of(const RequestJson& value, const std::string& name, int64_t least, int64_t most) {
-  if (!value.is_number_integer() || is_above_int64(value) || value.get<int64_t>() < least ||
-      value.get<int64_t>() > most)
+  const std::optional<int64_t> number = whole_number(value);
+  if (!number || *number < least || *number > most)
     refuse_field(value, name, fmt::format("an integer from {} to {}", least, most));
-  return value.get<int64_t>();
+  return *number;
 }
 
 uint64_t seed_of(const RequestJson& value, const std::string& name) {
-  if (!value.is_number_integer() || (!value.is_number_unsigned() && value.get<int64_t>() < 0))
-    refuse_field(value, name, fmt::format("an integer from 0 to {}", UINT64_MAX));
-  return value.get<uint64_t>();
+  if (value.is_number_unsigned()) return value.get<uint64_t>();
+  const std::optional<int64_t> number = whole_number(value);
+  if (!number || *number < 0) refuse_field(value, name, fmt::format("an integer from 0 to {}", UINT64_MAX));
+  return static_cast<uint64_t>(*number);
 }
 
 double number_of(const RequestJson& value, const std::string& name) {
-  if (!value.is_number()) refuse_field(value, name, "a number");
-  return value.get<double>();
+  if (!is_json_number(value) || !std::isfinite(number_value(value))) refuse_field(value, name, "a number");
+  return number_value(value);
 }
 
 std::string string_of(const RequestJson& value, const std::string& name) {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <unordered_set>
@@ -11,7 +10,7 @@
 
 #include "engine/sampling/sampling_range.h"
 #include "engine/sampling/seeds.h"
-#include "serve/tools/conversation.h"
+#include "serve/tools/chat_rendering.h"
 
 namespace nodewright {
 namespace {
@@ -113,36 +112,41 @@ std::vector<int32_t> RequestReader::prompt_of(const RequestFields& fields, ChatF
 }
 
 std::vector<int32_t> RequestReader::chat_prompt(const RequestFields& fields, ChatForm& answer) {
-  RequestJson variables = defaults_.template_args;
-  variables["add_generation_prompt"] = true;
+  const RequestJson *tools = fields.find("tools"), *parallel = fields.find("parallel_tool_calls");
+  ChatAsk asked{.messages = *fields.find("messages"), .variables = defaults_.template_args, .tools = tools};
   if (const RequestJson* more = fields.find("chat_template_kwargs")) {
     if (!more->is_object())
       throw std::invalid_argument(fmt::format("chat_template_kwargs is {}, expected an object", shown(*more)));
-    if (more->contains("chat_template"))
-      throw std::invalid_argument("chat_template_kwargs brings a chat_template, and the checkpoint's is the only one");
-    variables.update(*more);
+    asked.variables.update(*more);
   }
-  const RequestJson *tools = fields.find("tools"), *parallel = fields.find("parallel_tool_calls");
-  if (tools != nullptr && !tools->empty()) variables["tools"] = *tools;
-  const ChatTemplate& made = chat_template();
-  variables["messages"] = checked_conversation(*fields.find("messages"), made.source());
+  const ChatTemplates& templates = chat_templates();
+  if (const auto named = asked.variables.find("chat_template"); named != asked.variables.end()) {
+    if (!named->is_string() || !templates.has(named->get<std::string>()))
+      throw std::invalid_argument(
+          fmt::format("chat_template_kwargs brings a chat_template, and the checkpoint's are the only ones, by their "
+                      "names: {}",
+                      templates.names()));
+    asked.template_name = named->get<std::string>();
+    asked.variables.erase(named);
+  }
   const ToolFields of_tools{.tools = tools,
                             .choice = fields.find("tool_choice"),
                             .parallel = parallel == nullptr || flag_of(*parallel, "parallel_tool_calls"),
                             .only_if_known = true};
-  ToolChoice choice = tool_choice_of(
-      of_tools, {.template_source = made.source(), .tokenizer = tokenizer_, .parser = defaults_.parsers.tool_calls});
-  const ChatPrompt prompt = made.render(variables, std::time(nullptr));
+  const TemplateShape& shape = templates.chosen(tools != nullptr && !tools->empty(), asked.template_name).shape();
+  ToolChoice choice =
+      tool_choice_of(of_tools, {.shape = &shape, .tokenizer = tokenizer_, .parser = defaults_.parsers.tool_calls});
+  const RenderedChat rendered = rendered_chat(templates, std::move(asked));
   const bool is_structured = fields.has("regex") || fields.has("json_schema") || fields.has("grammar");
   answer = chat_form(std::move(choice), is_structured ? ReasoningParser::none : defaults_.parsers.reasoning,
-                     prompt.text, tokenizer_);
-  return encode_prompt(*tokenizer_, prompt);
+                     rendered.thought, tokenizer_);
+  return encode_prompt(*tokenizer_, rendered.prompt);
 }
 
-const ChatTemplate& RequestReader::chat_template() {
+const ChatTemplates& RequestReader::chat_templates() {
   const std::lock_guard lock(template_mutex_);
-  if (!template_) template_.emplace(ChatTemplate::from_folder(defaults_.model));
-  return *template_;
+  if (!templates_) templates_.emplace(ChatTemplates::from_folder(defaults_.model));
+  return *templates_;
 }
 
 SamplingOptions RequestReader::sampling_of_request(const RequestFields& fields) const {

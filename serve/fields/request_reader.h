@@ -73,14 +73,14 @@ class RequestReader {
   // The tokens of "messages" by the checkpoint's template.
   std::vector<int32_t> chat_prompt(const RequestFields& fields, ChatForm& answer);
   SamplingOptions sampling_of_request(const RequestFields& fields) const;
-  const ChatTemplate& chat_template();
+  const ChatTemplates& chat_templates();
 
   RequestDefaults defaults_;
   uint64_t seed_;  // with the number of a request, that of a request without one
   const ModelConfig& config_;
   const std::optional<Tokenizer>& tokenizer_;
   std::mutex template_mutex_;
-  std::optional<ChatTemplate> template_;  // read for the first request with messages
+  std::optional<ChatTemplates> templates_;  // read for the first request with messages
   ChoiceReader choices_;
 };
 

@@ -6,14 +6,14 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
-#include <string_view>
 #include <vector>
+
+#include "text/grammar/schema_place.h"
 
 namespace nodewright {
 namespace {
 
 constexpr size_t kMostValues = 20000, kDeepestReference = 32;
-constexpr std::string_view kSilent[] = {"title", "description", "default", "examples"};
 
 class References {
  public:
@@ -34,7 +34,7 @@ class References {
     RequestJson object = RequestJson::object();
     for (const auto& [key, one] : value.items()) {
       if (!names && (key == "$defs" || key == "definitions")) continue;
-      const bool is_data = !names && (key == "enum" || key == "const" || std::ranges::count(kSilent, key) > 0);
+      const bool is_data = !names && (key == "enum" || key == "const" || silent_schema_keys().contains(key));
       object[key] = is_data ? one : replaced(one, !names && key == "properties");
     }
     return object;
@@ -43,31 +43,22 @@ class References {
  private:
   RequestJson definition(const RequestJson& reference) {
     for (const auto& [key, one] : reference.items())
-      if (!key.starts_with('$') && key != "definitions" && std::ranges::count(kSilent, key) == 0)
+      if (!key.starts_with('$') && key != "definitions" && !silent_schema_keys().contains(key))
         throw std::invalid_argument(fmt::format("the schema has {} beside $ref, which is not supported", key));
     const RequestJson& path = reference["$ref"];
-    const std::string name = path.is_string() ? path.get<std::string>() : std::string();
-    for (const std::string_view place : {"$defs", "definitions"}) {
-      const std::string prefix = fmt::format("#/{}/", place);
-      if (!name.starts_with(prefix) || !schema_.contains(place)) continue;
-      const RequestJson& definitions = schema_[std::string(place)];
-      const auto found = definitions.find(name.substr(prefix.size()));
-      if (!definitions.is_object() || found == definitions.end()) continue;
-      if (std::ranges::count(open_, name) > 0)
-        throw std::invalid_argument(fmt::format("the schema's $ref {} leads back to itself", shown(path)));
-      if (open_.size() == kDeepestReference)
-        throw std::invalid_argument(
-            fmt::format("the schema's references nest deeper than {} levels", kDeepestReference));
-      open_.push_back(name);
-      RequestJson definition = replaced(*found);
-      open_.pop_back();
-      return definition;
-    }
-    throw std::invalid_argument(fmt::format("the schema's $ref {} leads to none of its definitions", shown(path)));
+    const RequestJson& target = referred_schema(schema_, path, "#");
+    if (std::ranges::count(open_, &target) > 0)
+      throw std::invalid_argument(fmt::format("the schema's $ref {} leads back to itself", shown(path)));
+    if (open_.size() == kDeepestReference)
+      throw std::invalid_argument(fmt::format("the schema's references nest deeper than {} levels", kDeepestReference));
+    open_.push_back(&target);
+    RequestJson definition = replaced(target);
+    open_.pop_back();
+    return definition;
   }
 
   const RequestJson& schema_;
-  std::vector<std::string> open_;  // references within which we are
+  std::vector<const RequestJson*> open_;  // what the references within which we are lead to
   size_t values_ = 0;
 };
 

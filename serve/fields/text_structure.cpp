@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "base/written_number.h"
 #include "runtime/error.h"
 #include "serve/fields/request_fields.h"
 #include "serve/fields/schema_references.h"
@@ -99,7 +100,7 @@ RequestJson triggered_tags(const RequestJson& tag) {
 
 TextStructure tag_structure(const RequestJson& format) {
   return {TextStructure::Kind::rules,
-          structural_tag_rules(RequestJson{{"type", "structural_tag"}, {"format", format}}.dump())};
+          structural_tag_rules(json_text({{"type", "structural_tag"}, {"format", format}}))};
 }
 
 }  // namespace

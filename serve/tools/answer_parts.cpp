@@ -11,12 +11,10 @@ constexpr const char* kThoughtTokens[] = {"<think>", "</think>"};
 
 }  // namespace
 
-ChatForm chat_form(ToolChoice tools, ReasoningParser reasoning, std::string_view prompt,
+ChatForm chat_form(ToolChoice tools, ReasoningParser reasoning, Thought thought,
                    const std::optional<Tokenizer>& tokenizer) {
-  ChatForm form{.tools = std::move(tools)};
+  ChatForm form{.tools = std::move(tools), .thought = thought};
   if (!form.tools.structure) form.reasoning = reasoning;
-  const size_t end = prompt.find_last_not_of(" \t\r\n");
-  form.begins_thinking = end != std::string_view::npos && prompt.substr(0, end + 1).ends_with("<think>");
   const auto show = [&](const char* token) {
     const auto id = tokenizer ? tokenizer->token_to_id(token) : std::nullopt;
     if (id && tokenizer->is_special(*id)) form.shown.push_back(*id);

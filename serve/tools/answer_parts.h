@@ -23,21 +23,20 @@ struct AnswerParsers {
 struct ChatForm {
   ToolChoice tools;
   ReasoningParser reasoning = ReasoningParser::none;
-  bool begins_thinking = false;  // the prompt ends within <think>
-  std::vector<TokenId> shown;    // special tokens that are part of the text, because they say where its parts are
+  Thought thought = Thought::unknown;  // where the answer begins
+  std::vector<TokenId> shown;          // special tokens that are part of the text, because they say where its parts are
 
   bool is_plain() const { return tools.form == ToolCallForm::none && reasoning == ReasoningParser::none; }
 };
 
-// `prompt`: the text of the prompt, perhaps without its beginning. A text that must follow a structure holds no
-// thoughts.
-ChatForm chat_form(ToolChoice tools, ReasoningParser reasoning, std::string_view prompt,
+// A text that must follow a structure holds no thoughts.
+ChatForm chat_form(ToolChoice tools, ReasoningParser reasoning, Thought thought,
                    const std::optional<Tokenizer>& tokenizer);
 
 // Splits the text of one output. One thread at a time.
 class AnswerParts {
  public:
-  explicit AnswerParts(const ChatForm& form) : reasoning_(form.reasoning, form.begins_thinking), calls_(form.tools) {}
+  explicit AnswerParts(const ChatForm& form) : reasoning_(form.reasoning, form.thought), calls_(form.tools) {}
 
   // What is known to be thought or said.
   AnswerPart push(std::string_view text);

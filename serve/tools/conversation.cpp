@@ -4,8 +4,7 @@
 
 #include <nlohmann/json.hpp>
 #include <stdexcept>
-
-#include "serve/api/asked/request_body.h"
+#include <utility>
 
 namespace nodewright {
 namespace {
@@ -15,65 +14,66 @@ template <class... Values>
   throw std::invalid_argument("messages " + fmt::format(why, std::forward<Values>(values)...));
 }
 
-std::string text_of_part(const RequestJson& part) {
-  if (part.is_string()) return part.get<std::string>();
+// {"type": "text", "text"} of the parts that OpenAI's clients send.
+RequestJson checked_part(const RequestJson& part) {
+  if (part.is_string()) return {{"type", "text"}, {"text", part}};
   const RequestJson type = part.is_object() ? part.value("type", RequestJson()) : RequestJson();
-  if (type != "text" && type != "input_text" && type != "output_text")
+  const bool is_refusal = type == "refusal";
+  if (!is_refusal && type != "text" && type != "input_text" && type != "output_text")
     refuse_conversation("holds a part of type {}, and only text is supported", shown(type));
-  const RequestJson text = part.value("text", RequestJson());
+  const RequestJson text = part.value(is_refusal ? "refusal" : "text", RequestJson());
   if (!text.is_string()) refuse_conversation("holds a part with the text {}, expected a string", shown(text));
-  return text.get<std::string>();
+  RequestJson checked = part;
+  checked.erase("refusal");
+  checked["type"] = "text";
+  checked["text"] = text;
+  return checked;
 }
 
-// A string, or the parts that OpenAI's clients send, joined as vLLM does.
-std::string text_of_content(const RequestJson& content) {
-  if (content.is_string()) return content.get<std::string>();
-  if (!content.is_array())
-    refuse_conversation("holds the content {}, expected a string or a list of parts", shown(content));
-  std::string text;
-  for (const RequestJson& part : content) text += (&part == &content.front() ? "" : "\n") + text_of_part(part);
-  return text;
+void check_content(RequestJson& message) {
+  const auto content = message.find("content");
+  if (content == message.end() && message["role"] != "assistant")
+    refuse_conversation("holds a message without content");
+  if (content == message.end() || content->is_null() || content->is_string()) return;
+  if (!content->is_array())
+    refuse_conversation("holds the content {}, expected a string or a list of parts", shown(*content));
+  for (RequestJson& part : *content) part = checked_part(part);
 }
 
-void open_arguments(RequestJson& arguments) {
-  const std::string text = arguments.get<std::string>();
-  try {
-    arguments = text.empty() ? RequestJson::object() : RequestBody::parse(text).json();
-  } catch (const ApiError& error) {
-    refuse_conversation("holds a tool call whose arguments are no JSON object: {}", error.what());
-  }
-}
-
-// In OpenAI's form. Objects of another form are the template's to read.
-void open_calls(RequestJson& calls) {
+// Calls of another form than OpenAI's are the template's to read.
+void check_calls(const RequestJson& calls) {
   if (!calls.is_array()) refuse_conversation("holds the tool_calls {}, expected a list", shown(calls));
-  for (RequestJson& call : calls) {
+  for (const RequestJson& call : calls)
     if (!call.is_object()) refuse_conversation("holds the tool call {}, expected an object", shown(call));
-    const auto function = call.find("function");
-    if (function == call.end() || !function->is_object()) continue;
-    const auto arguments = function->find("arguments");
-    if (arguments != function->end() && arguments->is_string()) open_arguments(*arguments);
+}
+
+// Fields that say nothing, as clients hand our own answers back: "refusal": null, "tool_calls": [].
+void leave_out_nothing(RequestJson& message) {
+  RequestJson kept = RequestJson::object();
+  for (auto& [key, value] : message.items()) {
+    const bool says_nothing =
+        (value.is_null() && key != "content") || (key == "tool_calls" && value == RequestJson::array());
+    if (!says_nothing) kept[key] = std::move(value);
   }
+  message = std::move(kept);
 }
 
 }  // namespace
 
-RequestJson checked_conversation(const RequestJson& messages, const std::string& template_source) {
+RequestJson checked_conversation(const RequestJson& messages) {
   if (!messages.is_array() || messages.empty())
     refuse_conversation("is {}, expected a list of at least one message", shown(messages));
-  const bool knows_developer = template_source.find("developer") != std::string::npos;
   RequestJson checked = messages;
   for (RequestJson& message : checked) {
     if (!message.is_object()) refuse_conversation("holds {}, expected objects", shown(message));
     const RequestJson role = message.value("role", RequestJson());
     if (!role.is_string()) refuse_conversation("holds the role {}, expected a string", shown(role));
-    if (role == "developer" && !knows_developer) message["role"] = "system";
-    if (message.value("tool_calls", RequestJson()).is_null())
-      message.erase("tool_calls");
-    else
-      open_calls(message["tool_calls"]);
-    const RequestJson content = message.value("content", RequestJson());
-    message["content"] = content.is_null() && role == "assistant" ? std::string() : text_of_content(content);
+    leave_out_nothing(message);
+    if (const auto calls = message.find("tool_calls"); calls != message.end()) check_calls(*calls);
+    check_content(message);
+    const RequestJson content = message.value("content", RequestJson()),
+                      refusal = message.value("refusal", RequestJson());
+    if (refusal.is_string() && (content.is_null() || content == "")) message["content"] = refusal;
   }
   return checked;
 }

@@ -1,15 +1,13 @@
-// The messages of a request as chat templates want them.
+// The messages of a request as texts and parts of text, whichever way clients send them.
 #pragma once
-
-#include <string>
 
 #include "serve/fields/json_fields.h"
 
 namespace nodewright {
 
-// `messages` with texts for contents, those of several parts joined by line ends, and JSON for the arguments of earlier
-// calls of tools, which clients send as text. A role "developer" becomes "system", its older name, unless
-// `template_source` knows it. Throws std::invalid_argument that begins with "messages".
-RequestJson checked_conversation(const RequestJson& messages, const std::string& template_source);
+// `messages` in one form: a content is a string, a list of {"type": "text", "text"}, null or absent; refusals are text,
+// lists of no calls and other nulls are left out. What a template reads of it is shaped_messages()'s to know. Throws
+// std::invalid_argument that begins with "messages".
+RequestJson checked_conversation(const RequestJson& messages);
 
 }  // namespace nodewright

@@ -18,9 +18,10 @@ std::optional<ReasoningParser> reasoning_parser_of(std::string_view name) {
   return std::nullopt;
 }
 
-ReasoningText::ReasoningText(ReasoningParser parser, bool begun)
+ReasoningText::ReasoningText(ReasoningParser parser, Thought prompt)
     : place_(parser == ReasoningParser::none ? Place::answer : Place::start),
-      thinks_without_tag_(begun || parser == ReasoningParser::deepseek_r1) {}
+      thinks_without_tag_(prompt == Thought::open ||
+                          (prompt == Thought::unknown && parser == ReasoningParser::deepseek_r1)) {}
 
 AnswerPart ReasoningText::push(std::string_view text) {
   AnswerPart part;

@@ -9,10 +9,14 @@
 namespace nodewright {
 
 // By vLLM's names. deepseek_r1: the text begins with thinking, whether <think> is there or the prompt has it, and where
-// </think> is missing there is nothing else. qwen3: only where the text, or the end of the prompt, has <think>.
+// </think> is missing there is nothing else, but where the prompt ends behind a thought. qwen3: only where the text, or
+// the end of the prompt, has <think>.
 enum class ReasoningParser : uint8_t { none, deepseek_r1, qwen3 };
 // Null where no parser is called so: none, deepseek_r1, qwen3.
 std::optional<ReasoningParser> reasoning_parser_of(std::string_view name);
+
+// Where an answer begins, as its prompt ends: within a thought, behind one, or as the parser has it.
+enum class Thought : uint8_t { unknown, open, closed };
 
 struct AnswerPart {
   std::string reasoning, content;
@@ -21,8 +25,7 @@ struct AnswerPart {
 // Splits the text of one output. One thread at a time.
 class ReasoningText {
  public:
-  // `begun`: the prompt ends within <think>.
-  ReasoningText(ReasoningParser parser, bool begun);
+  ReasoningText(ReasoningParser parser, Thought prompt);
 
   AnswerPart push(std::string_view text);
   // No more text.

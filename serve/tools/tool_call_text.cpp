@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/written_number.h"
 #include "serve/api/asked/request_body.h"
 #include "serve/api/call_id.h"
 #include "serve/tools/partial_word.h"
@@ -23,8 +24,13 @@ std::string_view trimmed_space(std::string_view text) {
   return text.substr(begin, text.find_last_not_of(kSpace) + 1 - begin);
 }
 
-std::string compact(const RequestJson& json) {
-  return json.is_string() ? json.get<std::string>() : json.dump(-1, ' ', false, RequestJson::error_handler_t::replace);
+// As JSON: null is no argument, and a text that is JSON stands for it.
+std::string arguments_text(const RequestJson& arguments) {
+  if (arguments.is_null()) return "{}";
+  if (!arguments.is_string()) return json_text(arguments);
+  const auto& text = arguments.get_ref<const std::string&>();
+  if (trimmed_space(text).empty()) return "{}";
+  return RequestJson::accept(text) ? text : json_text(arguments);
 }
 
 }  // namespace
@@ -55,6 +61,9 @@ std::string ToolCallText::finish() {
     case ToolCallForm::marked:
       if (in_call_ && choice_.form == ToolCallForm::tagged && add_call(held_, false))
         held_.clear();  // the closing tag is missing
+      else if (in_call_ && choice_.form == ToolCallForm::tagged &&
+               std::exchange(tag_scan_, {.is_json = false}).is_json && held_.find(kClose) != std::string::npos)
+        return push_tagged() + finish();  // a string without an end
       else if (is_cut && count_ > 0)
         held_.clear();
       else if (in_call_)
@@ -91,9 +100,9 @@ std::string ToolCallText::push_tagged() {
   std::string content;
   while (true) {
     if (in_call_) {
-      const size_t close = held_.find(kClose, searched_ - std::min(searched_, kClose.size()));
-      searched_ = close == std::string::npos ? held_.size() : 0;
+      const size_t close = tag_scan_.close_in(held_);
       if (close == std::string::npos) return content;
+      tag_scan_ = {};
       if (!add_call(std::string_view(held_).substr(0, close), false))
         content.append(kOpen).append(held_, 0, close + kClose.size());
       held_.erase(0, close + kClose.size());
@@ -170,12 +179,30 @@ ToolCallText::Marked ToolCallText::take_marked_name(size_t first) {
   if (name.empty()) return Marked::other;
   if (!scan_.passes_object(std::string_view(held_).substr(brace))) return Marked::unfinished;
   try {
-    add(std::string(name), compact(RequestBody::parse(std::string_view(held_).substr(brace, scan_.at)).json()));
+    add(std::string(name), json_text(RequestBody::parse(std::string_view(held_).substr(brace, scan_.at)).json()));
   } catch (const ApiError&) {
     return Marked::other;
   }
   held_.erase(0, brace + scan_.at);
   return Marked::taken;
+}
+
+size_t ToolCallText::TagScan::close_in(std::string_view text) {
+  for (; at < text.size(); ++at) {
+    const char c = text[at];
+    if (std::exchange(is_escaped, false)) continue;
+    if (in_string && static_cast<unsigned char>(c) < 0x20) {  // no string of JSON: from the beginning, without strings
+      *this = {.is_json = false};
+      return close_in(text);
+    }
+    if (c == '"' && is_json) in_string = !in_string;
+    if (in_string) is_escaped = c == '\\';
+    if (in_string || c != '<') continue;
+    const std::string_view rest = text.substr(at);
+    if (rest.starts_with(kClose)) return at;
+    if (rest.size() < kClose.size() && kClose.starts_with(rest)) return std::string_view::npos;
+  }
+  return std::string_view::npos;
 }
 
 bool ToolCallText::ObjectScan::passes_object(std::string_view text) {
@@ -201,7 +228,7 @@ bool ToolCallText::add_list(std::string_view json) {
     if (!list.is_array() || list.empty()) return false;
     for (const RequestJson& call : list)
       found.emplace_back(call.at("name").get<std::string>(),
-                         compact(call.contains("arguments") ? call["arguments"] : call.at("parameters")));
+                         arguments_text(call.contains("arguments") ? call["arguments"] : call.at("parameters")));
   } catch (const std::exception&) {
     return false;
   }
@@ -221,7 +248,7 @@ bool ToolCallText::add_call(std::string_view json, bool known_only) {
   if (known_only && std::ranges::count(choice_.names, name.get_ref<const std::string&>()) == 0) return false;
   for (const char* field : {"arguments", "parameters"})
     if (const auto arguments = call.find(field); arguments != call.end()) {
-      add(name, compact(*arguments));
+      add(name, arguments_text(*arguments));
       return true;
     }
   if (known_only) return false;

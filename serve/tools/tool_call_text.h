@@ -41,6 +41,14 @@ class ToolCallText {
     // Goes on; true when it has ended, before `at`.
     bool passes_object(std::string_view text);
   };
+  // How far a call between tags was looked at: a tag within a string of its JSON is text.
+  struct TagScan {
+    size_t at = 0;
+    bool in_string = false, is_escaped = false;
+    bool is_json = true;  // else every closing tag ends it
+    // Goes on; where the closing tag stands, or npos.
+    size_t close_in(std::string_view text);
+  };
   // What stands behind a mark: calls that were taken, the beginning of one, or something else.
   enum class Marked : uint8_t { taken, unfinished, other };
 
@@ -60,7 +68,7 @@ class ToolCallText {
   ToolChoice choice_;
   std::string held_;
   bool in_call_ = false;     // tagged, marked: behind the mark
-  size_t searched_ = 0;      // tagged: bytes of it that hold no </tool_call>
+  TagScan tag_scan_;         // tagged: of what is held, behind the mark
   ObjectScan scan_;          // bare, listed, marked: of what is held, from its first bracket on
   bool is_content_ = false;  // bare, listed: the text began with something else
   std::vector<ToolCall> calls_;

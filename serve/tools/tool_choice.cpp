@@ -83,7 +83,15 @@ void force_calls(const std::vector<RequestJson>& tools, ToolCallForm form, ToolC
   }
 }
 
-bool has(const std::string& text, std::string_view word) { return text.find(word) != std::string::npos; }
+// What a template writes around calls shows their form, where we know it.
+std::optional<ToolCallForm> form_in(const std::string& text) {
+  const auto has = [&](std::string_view word) { return text.find(word) != std::string::npos; };
+  if (has("<function=") || has("<arg_key>")) return ToolCallForm::none;  // XML within the tags
+  if (has("<tool_call>")) return ToolCallForm::tagged;
+  if (has("[TOOL_CALLS]")) return ToolCallForm::marked;
+  if (has("<|python_tag|>") || has("\"parameters\"")) return ToolCallForm::bare;
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -99,7 +107,6 @@ std::optional<ToolCallParser> tool_call_parser_of(std::string_view name) {
 }
 
 ToolCallForm tool_call_form_of(const ToolModel& model) {
-  const std::string& source = model.template_source;
   switch (model.parser) {
     case ToolCallParser::hermes:
       return ToolCallForm::tagged;
@@ -112,10 +119,9 @@ ToolCallForm tool_call_form_of(const ToolModel& model) {
     case ToolCallParser::automatic:
       break;
   }
-  if (has(source, "<function=") || has(source, "<arg_key>")) return ToolCallForm::none;  // XML within the tags
-  if (has(source, "<tool_call>")) return ToolCallForm::tagged;
-  if (has(source, "[TOOL_CALLS]")) return ToolCallForm::marked;
-  if (has(source, "<|python_tag|>") || has(source, "\"parameters\"")) return ToolCallForm::bare;
+  if (model.shape != nullptr)
+    for (const std::string* text : {&model.shape->calls, &model.shape->tools})
+      if (const auto form = form_in(*text)) return *form;
   const auto knows = [&](std::string_view token) { return model.tokenizer && model.tokenizer->token_to_id(token); };
   if (knows("[TOOL_CALLS]")) return ToolCallForm::marked;
   return knows("<|python_tag|>") ? ToolCallForm::bare : ToolCallForm::none;
@@ -135,7 +141,7 @@ ToolChoice tool_choice_of(const ToolFields& fields, const ToolModel& model) {
   if (asked != nullptr && *asked == "none") return choice;
   const ToolCallForm form = tool_call_form_of(model);
   const bool is_silent = fields.only_if_known && asked == nullptr;
-  if (!has(model.template_source, "tools") && !is_silent)
+  if ((model.shape == nullptr || !model.shape->shows_tools) && !is_silent)
     refuse_tools("tools is not supported: the model's chat template does not know them");
   if (asked == nullptr || *asked == "auto") {
     if (form == ToolCallForm::none && model.parser == ToolCallParser::automatic && !is_silent)

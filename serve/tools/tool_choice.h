@@ -9,6 +9,7 @@
 
 #include "serve/fields/json_fields.h"
 #include "serve/fields/text_structure.h"
+#include "text/chat/template_shape.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace nodewright {
@@ -31,12 +32,12 @@ std::optional<ToolCallParser> tool_call_parser_of(std::string_view name);
 
 // What is known of the model.
 struct ToolModel {
-  const std::string& template_source;
+  const TemplateShape* shape;  // of its chat template; null: none
   const std::optional<Tokenizer>& tokenizer;
   ToolCallParser parser = ToolCallParser::automatic;
 };
-// The form in which the model writes calls, as its template or its vocabulary shows; `none` where neither shows one
-// that we know.
+// The form in which the model writes calls, as its template prints earlier ones or says it, or its vocabulary shows;
+// `none` where none shows one that we know.
 ToolCallForm tool_call_form_of(const ToolModel& model);
 
 // What a request says.

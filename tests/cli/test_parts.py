@@ -60,7 +60,7 @@ class Parts(ChatTest):
         return found
 
     def test_a_call_of_a_tool_is_told_as_structure(self):
-        self.write("chat_template.jinja", "{{ bos_token }}{{ messages[0].content }}{% if tools %}<tool_call>{% endif %}")
+        self.write("chat_template.jinja", "{{ bos_token }}{{ messages[0].content }}{% if tools %}<tool_call>{{ tools | tojson }}{% endif %}")
         ask = {"messages": USER, "tools": [WEATHER], "max_tokens": 64, "temperature": 0, "tool_choice": "required",
                "parallel_tool_calls": False}
         named = {"type": "function", "function": {"name": "weather"}}
@@ -82,7 +82,7 @@ class Parts(ChatTest):
         self.assertEqual("weather", forced["tool_calls"][0]["function"]["name"])
 
     def test_what_a_request_says_wrong_about_tools_is_named(self):
-        self.write("chat_template.jinja", "{{ bos_token }}{{ messages[0].content }}{% if tools %}<tool_call>{% endif %}")
+        self.write("chat_template.jinja", "{{ bos_token }}{{ messages[0].content }}{% if tools %}<tool_call>{{ tools | tojson }}{% endif %}")
         ask = {"messages": USER, "tools": [WEATHER], "max_tokens": 4}
         wrong = {"tool_choice": {**ask, "tool_choice": "sometimes"}, "tools": {**ask, "tools": [{"type": "search"}]},
                  "parallel_tool_calls": {**ask, "parallel_tool_calls": 1}, "tool_choice, which needs": {

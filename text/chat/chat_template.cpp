@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/written_number.h"
 #include "runtime/error.h"
 #include "text/tokenizer/files/token_settings.h"
 #include "text/unicode/utf8.h"
@@ -15,6 +16,8 @@ namespace nodewright {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr const char *kDefaultName = "default", *kWhiteSpace = " \t\r\n";
 
 [[noreturn]] void fail_without_template(const std::filesystem::path& folder, std::string detail) {
   throw Error({.doing = "find a chat template in",
@@ -41,26 +44,41 @@ std::optional<std::string> read_file(const std::filesystem::path& path) {
   return text;
 }
 
-// "chat_template": a string, or a list of {"name", "template"}.
-std::string template_in(const Json& config, const std::filesystem::path& file) {
+// "chat_template": a string, or a list of {"name", "template"}; by their names.
+std::map<std::string, std::string> sources_in(const Json& config, const std::filesystem::path& file) {
   const auto found = config.find("chat_template");
   if (found == config.end() || found->is_null())
     fail_without_template(file.parent_path(),
                           "there is no chat_template.jinja, and no chat_template in tokenizer_config.json");
-  if (found->is_string()) return found->get<std::string>();
+  if (found->is_string()) return {{kDefaultName, found->get<std::string>()}};
   if (!found->is_array()) fail(file, fmt::format("chat_template is {}, not a string or a list", found->type_name()));
-  std::string names;
+  std::map<std::string, std::string> sources;
   for (const auto& entry : *found) {
     if (!entry.is_object() || !entry.contains("name") || !entry["name"].is_string() || !entry.contains("template") ||
         !entry["template"].is_string())
       fail(file, "an entry of chat_template is not a name with a template");
-    if (entry["name"] == "default") return entry["template"].get<std::string>();
-    names += (names.empty() ? "" : ", ") + entry["name"].get<std::string>();
+    sources[entry["name"].get<std::string>()] = entry["template"].get<std::string>();
   }
-  fail(file, fmt::format("no chat_template is called 'default', only: {}", names));
+  return sources;
 }
 
-jinja::Value value_of(const Json& json, int depth) {
+// A file of its own for each.
+std::map<std::string, std::filesystem::path> template_files(const std::filesystem::path& folder) {
+  std::map<std::string, std::filesystem::path> files;
+  std::error_code ignored;
+  if (std::filesystem::exists(folder / "chat_template.jinja", ignored))
+    files.emplace(kDefaultName, folder / "chat_template.jinja");
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "additional_chat_templates", ignored))
+    if (entry.path().extension() == ".jinja") files.emplace(entry.path().stem().string(), entry.path());
+  return files;
+}
+
+jinja::Value number_value_of(const Json& number) {
+  const std::string text = number_text(number);
+  return jinja::WrittenNumber{number_value(number), text, text.find_first_of(".eE") == std::string::npos};
+}
+
+jinja::Value value_of(const Json& json, int depth, char mark = jinja::Text::kUser) {
   if (depth > jinja::kDeepestValue / 2) {
     throw Error({.doing = "render the chat template", .detail = "a message is nested too deep"});
   }
@@ -69,21 +87,23 @@ jinja::Value value_of(const Json& json, int depth) {
       return json.get<bool>();
     case Json::value_t::number_integer:
     case Json::value_t::number_unsigned:
-      if (json.is_number_unsigned() && json.get<std::uint64_t>() > INT64_MAX) return json.get<double>();
+      if (json.is_number_unsigned() && json.get<std::uint64_t>() > INT64_MAX) return number_value_of(json);
       return json.get<std::int64_t>();
     case Json::value_t::number_float:
       return json.get<double>();
+    case Json::value_t::binary:
+      return number_value_of(json);
     case Json::value_t::string:
-      return jinja::Text(to_valid_utf8(json.get_ref<const std::string&>()), true);
+      return jinja::Text(to_valid_utf8(json.get_ref<const std::string&>()), mark);
     case Json::value_t::array: {
       std::vector<jinja::Value> items;
-      for (const auto& item : json) items.push_back(value_of(item, depth + 1));
+      for (const auto& item : json) items.push_back(value_of(item, depth + 1, mark));
       return items;
     }
     case Json::value_t::object: {
       std::vector<std::pair<jinja::Value, jinja::Value>> entries;
       for (const auto& [key, value] : json.items())
-        entries.emplace_back(jinja::Text(to_valid_utf8(key), true), value_of(value, depth + 1));
+        entries.emplace_back(jinja::Text(to_valid_utf8(key), true), value_of(value, depth + 1, mark));
       return entries;
     }
     default:
@@ -91,20 +111,88 @@ jinja::Value value_of(const Json& json, int depth) {
   }
 }
 
+ChatPrompt prompt_of(const jinja::Text& text) {
+  ChatPrompt prompt{text.bytes(), text.mask()};
+  for (char& mark : prompt.plain) mark = mark == jinja::Text::kTemplate ? 0 : 1;
+  return prompt;
+}
+
+// The text of a message: its content, or the last part of it that is text. Null where it has none.
+std::string* text_said(Json& message) {
+  const auto content = message.find("content");
+  if (content == message.end()) return nullptr;
+  if (content->is_string()) return content->get_ptr<std::string*>();
+  if (!content->is_array()) return nullptr;
+  for (size_t i = content->size(); i-- > 0;)
+    if (Json& part = (*content)[i]; part.is_object() && part.contains("text") && part["text"].is_string())
+      return part["text"].get_ptr<std::string*>();
+  return nullptr;
+}
+
+// What the last message says is marked as what is continued.
+jinja::Value messages_with_marks(const Json& messages) {
+  std::vector<jinja::Value> items;
+  for (const Json& message : messages) {
+    if (&message != &messages.back()) {
+      items.push_back(value_of(message, 1));
+      continue;
+    }
+    std::vector<std::pair<jinja::Value, jinja::Value>> entries;
+    for (const auto& [key, value] : message.items())
+      entries.emplace_back(jinja::Text(to_valid_utf8(key), true),
+                           value_of(value, 2, key == "content" ? jinja::Text::kContinued : jinja::Text::kUser));
+    items.emplace_back(std::move(entries));
+  }
+  return items;
+}
+
 }  // namespace
 
-ChatTemplate ChatTemplate::from_folder(const std::filesystem::path& folder) {
-  const std::filesystem::path own = folder / "chat_template.jinja", config_file = folder / "tokenizer_config.json";
-  const auto source = read_file(own);
+ChatTemplates ChatTemplates::from_folder(const std::filesystem::path& folder) {
+  const std::filesystem::path config_file = folder / "tokenizer_config.json";
+  const auto files = template_files(folder);
   const auto config_text = read_file(config_file);
-  if (!source && !config_text)
+  if (files.empty() && !config_text)
     fail_without_template(folder, "there is neither chat_template.jinja nor tokenizer_config.json");
   const Json config = config_text ? Json::parse(*config_text, nullptr, false) : Json::object();
   if (!config.is_object()) fail(config_file, "it is not a JSON object");
   TokenSettings settings = read_token_settings(folder);
-  Tokens tokens{std::move(settings.named), std::move(settings.more)};
-  if (source) return ChatTemplate(*source, own.string(), std::move(tokens));
-  return ChatTemplate(template_in(config, config_file), config_file.string(), std::move(tokens));
+  const ChatTemplate::Tokens tokens{std::move(settings.named), std::move(settings.more)};
+  ChatTemplates made;
+  made.folder_ = folder;
+  const auto add = [&](const std::string& name, const std::string& source, const std::filesystem::path& file) {
+    made.templates_.emplace(name, ChatTemplate(source, file.string(), tokens));
+  };
+  for (const auto& [name, file] : files) add(name, *read_file(file), file);
+  if (files.empty())
+    for (const auto& [name, source] : sources_in(config, config_file)) add(name, source, config_file);
+  return made;
+}
+
+const ChatTemplate& ChatTemplates::chosen(bool has_tools, const std::string& name) const {
+  const auto named = [&](const std::string& wanted) {
+    const auto found = templates_.find(wanted);
+    return found == templates_.end() ? nullptr : &found->second;
+  };
+  if (!name.empty()) {
+    if (const ChatTemplate* found = named(name)) return *found;
+    fail(folder_, fmt::format("no chat template is called '{}', only: {}", name, names()));
+  }
+  if (const ChatTemplate* found = has_tools ? named("tool_use") : nullptr) return *found;
+  if (const ChatTemplate* found = named(kDefaultName)) return *found;
+  fail(folder_, fmt::format("no chat_template is called 'default', only: {}", names()));
+}
+
+std::string ChatTemplates::names() const {
+  std::string all;
+  for (const auto& [name, unused] : templates_) all += (all.empty() ? "" : ", ") + name;
+  return all;
+}
+
+ChatTemplate ChatTemplate::from_folder(const std::filesystem::path& folder) {
+  ChatTemplates all = ChatTemplates::from_folder(folder);
+  all.chosen(false);  // throws where there is none
+  return std::move(all.templates_.at(kDefaultName));
 }
 
 static ChatTemplate::Tokens named_tokens(const std::optional<std::string>& bos, const std::optional<std::string>& eos) {
@@ -119,10 +207,7 @@ ChatTemplate::ChatTemplate(const std::string& source, std::string file, const st
     : ChatTemplate(source, std::move(file), named_tokens(bos_token, eos_token)) {}
 
 ChatTemplate::ChatTemplate(const std::string& source, std::string file, Tokens tokens)
-    : source_(to_valid_utf8(source)),
-      file_(std::move(file)),
-      body_(jinja::parse(source_, file_)),
-      tokens_(std::move(tokens)) {}
+    : file_(std::move(file)), body_(jinja::parse(to_valid_utf8(source), file_)), tokens_(std::move(tokens)) {}
 
 ChatPrompt ChatTemplate::render(const std::vector<ChatMessage>& messages) const {
   return render(messages, Json::object());
@@ -133,12 +218,40 @@ ChatPrompt ChatTemplate::render(const std::vector<ChatMessage>& messages, const 
   for (const auto& [role, content] : messages)
     list.push_back({{"role", to_valid_utf8(role)}, {"content", to_valid_utf8(content)}});
   Json variables = more;
-  variables["messages"] = std::move(list);
+  variables["messages"] = shaped_messages(list, shape());
   variables["add_generation_prompt"] = true;
   return render(variables, std::time(nullptr));
 }
 
 ChatPrompt ChatTemplate::render(const Json& variables, std::time_t now) const {
+  return prompt_of(rendered(variables, now, false));
+}
+
+OpenPrompt ChatTemplate::render_open(Json variables, std::time_t now) const {
+  Json& last = variables.at("messages").back();
+  std::string* said = text_said(last);
+  // Of nothing no place can be found: of something in its place.
+  const bool says_nothing = said == nullptr || said->find_first_not_of(kWhiteSpace) == std::string::npos;
+  if (says_nothing && said != nullptr) *said = "x";
+  if (said == nullptr) last["content"] = "x";
+  const jinja::Text text = rendered(variables, now, true);
+  const size_t begin = text.mask().find(jinja::Text::kContinued), end = text.mask().rfind(jinja::Text::kContinued);
+  if (begin == std::string::npos)
+    throw Error({.doing = "continue the last message of",
+                 .object = "messages",
+                 .detail = "the chat template does not print it"});
+  OpenPrompt open{prompt_of(text), begin};
+  open.prompt.text.resize(says_nothing ? begin : end + 1);
+  open.prompt.plain.resize(open.prompt.text.size());
+  return open;
+}
+
+const TemplateShape& ChatTemplate::shape() const {
+  std::call_once(found_->once, [&] { found_->shape = shape_of(*this); });
+  return found_->shape;
+}
+
+jinja::Text ChatTemplate::rendered(const Json& variables, std::time_t now, bool marks_last) const {
   jinja::Variables values;
   // `transformers` passes these two always, as none where there is nothing.
   for (const char* name : {"tools", "documents"}) values.emplace_back(name, jinja::None{});
@@ -149,10 +262,9 @@ ChatPrompt ChatTemplate::render(const Json& variables, std::time_t now) const {
   }
   for (const auto& [name, value] : variables.items()) {
     std::erase_if(values, [&](const auto& known) { return known.first == name; });
-    values.emplace_back(name, value_of(value, 0));
+    values.emplace_back(name, marks_last && name == "messages" ? messages_with_marks(value) : value_of(value, 0));
   }
-  const jinja::Text text = jinja::render(body_, std::move(values), file_, now);
-  return {text.bytes(), text.mask()};
+  return jinja::render(body_, std::move(values), file_, now);
 }
 
 std::vector<TokenId> encode_prompt(const Tokenizer& tokenizer, const ChatPrompt& prompt) {

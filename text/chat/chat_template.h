@@ -6,11 +6,14 @@
 #include <ctime>
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "text/chat/template_shape.h"
 #include "text/jinja/run.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -26,10 +29,17 @@ struct ChatPrompt {
   std::string plain;  // as long: 1 for each byte that came from a message, where no special token may be found
 };
 
+// A prompt that ends within its last message.
+struct OpenPrompt {
+  ChatPrompt prompt;
+  size_t begin = 0;  // of what the message says
+};
+
 class ChatTemplate {
  public:
-  // Reads the template of a checkpoint folder; of several with names the one called "default". Throws Error where there
-  // is none, where a file is not what it should be, and for a construct that is not supported (by name, with its line).
+  // Reads the template of a checkpoint folder; of several with names the one called "default" (see ChatTemplates).
+  // Throws Error where there is none, where a file is not what it should be, and for a construct that is not supported
+  // (by name, with its line).
   static ChatTemplate from_folder(const std::filesystem::path& folder);
 
   // What a template prints by name: the special tokens of a checkpoint ("bos_token"), and under
@@ -54,13 +64,48 @@ class ChatTemplate {
   // "add_generation_prompt": true, "enable_thinking": false, ...}. `now` is what strftime_now tells.
   ChatPrompt render(const nlohmann::ordered_json& variables, std::time_t now) const;
 
-  // The template itself, by which one sees how its model calls tools.
-  const std::string& source() const { return source_; }
+  // The same up to the end of what the last message says, for an answer that continues it. Throws Error where the
+  // template does not print it.
+  OpenPrompt render_open(nlohmann::ordered_json variables, std::time_t now) const;
+
+  // How it reads a conversation. Found at the first call.
+  const TemplateShape& shape() const;
 
  private:
-  std::string source_, file_;
+  // `marks_last`: as kContinued what the last message says.
+  jinja::Text rendered(const nlohmann::ordered_json& variables, std::time_t now, bool marks_last) const;
+
+  struct Found {
+    std::once_flag once;
+    TemplateShape shape;
+  };
+
+  std::string file_;
   jinja::Body body_;
   Tokens tokens_;
+  std::shared_ptr<Found> found_ = std::make_shared<Found>();
+};
+
+// The templates of a checkpoint folder by their names. Immutable.
+class ChatTemplates {
+ public:
+  // Reads chat_template.jinja as "default" and additional_chat_templates/NAME.jinja or, where there are none of these,
+  // chat_template in tokenizer_config.json: one text, or a list of {"name", "template"}. Throws as
+  // ChatTemplate::from_folder.
+  static ChatTemplates from_folder(const std::filesystem::path& folder);
+
+  // The one of that name. With none: "tool_use" where there are tools, if it is there, else "default". Throws Error
+  // where there is no such template.
+  const ChatTemplate& chosen(bool has_tools, const std::string& name = {}) const;
+  bool has(const std::string& name) const { return templates_.contains(name); }
+  // For errors: "default, rag".
+  std::string names() const;
+
+ private:
+  friend class ChatTemplate;
+
+  std::map<std::string, ChatTemplate> templates_;
+  std::filesystem::path folder_;
 };
 
 // The ids of a prompt: special tokens come from the template only, and nothing is added around it.

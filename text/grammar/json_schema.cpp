@@ -5,14 +5,13 @@
 #include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <set>
 #include <string_view>
 
-#include "runtime/error.h"
+#include "base/written_number.h"
 #include "text/grammar/byte_pattern.h"
-#include "text/grammar/decimal_pattern.h"
-#include "text/grammar/integer_pattern.h"
+#include "text/grammar/number_ranges.h"
+#include "text/grammar/schema_place.h"
 #include "text/grammar/string_formats.h"
 
 namespace nodewright {
@@ -21,14 +20,12 @@ namespace {
 using SchemaJson = nlohmann::ordered_json;
 
 constexpr int kDeepestSchema = 32;
-constexpr int64_t kMostSchemaItems = 1000;
+constexpr int64_t kMostSchemaItems = 5000;
 constexpr size_t kMostSchemaBytes = 1 << 20;  // of the expression
 
 // RFC 8259. A \u escape of a surrogate, which must not stand alone, is left out; the character itself may be written.
 constexpr std::string_view kCharacter =
     R"((?:[^"\\\x00-\x1f\x7f]|\\["\\/bfnrt]|\\u(?:[0-9a-ce-fA-CE-F][0-9a-fA-F]{3}|[dD][0-7][0-9a-fA-F]{2})))";
-constexpr int64_t kFarthestBound = 1'000'000'000'000'000'000;  // of an integer
-constexpr std::string_view kNumber = R"(-?(?:0|[1-9][0-9]{0,18})(?:\.[0-9]{1,18})?(?:[eE][+-]?[0-9]{1,3})?)";
 
 class SchemaReader {
  public:
@@ -46,33 +43,31 @@ class SchemaReader {
     if (type == "number") return number(schema, place);
     if (type == "boolean") return "(?:true|false)";
     if (type == "null") return "null";
-    refuse(place, fmt::format("type {} is not known", type.dump()));
+    refuse(place, fmt::format("type {} is not known", json_text(type)));
   }
 
  private:
-  [[noreturn]] static void refuse(const std::string& place, const std::string& what) {
-    throw Error({.doing = "read JSON schema", .object = place, .detail = what, .fault = Fault::usage});
-  }
+  [[noreturn]] static void refuse(const std::string& place, const std::string& what) { refuse_schema(place, what); }
 
-  static void allow_keys(const SchemaJson& schema, const std::string& place, std::set<std::string> known) {
-    known.insert({"title", "description", "default", "examples", "$schema"});
+  static void allow_keys(const SchemaJson& schema, const std::string& place, const std::set<std::string>& known) {
     for (const auto& [key, value] : schema.items())
-      if (!known.contains(key)) refuse(place, fmt::format("'{}' is not supported here", key));
+      if (!known.contains(key) && !silent_schema_keys().contains(key))
+        refuse(place, fmt::format("'{}' is not supported here", key));
   }
 
   std::string one_of(const SchemaJson& schema, const std::string& place, int depth) {
-    if (schema.contains("const")) {
-      allow_keys(schema, place, {"const", "type"});
-      return literal_pattern(schema["const"].dump());
+    if (schema.contains("const") || schema.contains("enum")) {
+      allow_keys(schema, place, {"const", "enum", "type"});
+      return choice(schema_constants(schema, place), place,
+                    [](const SchemaJson& value, const std::string&) { return literal_pattern(json_text(value)); });
     }
-    if (schema.contains("enum")) {
-      allow_keys(schema, place, {"enum", "type"});
-      return choice(schema["enum"], place + "/enum",
-                    [](const SchemaJson& value, const std::string&) { return literal_pattern(value.dump()); });
-    }
-    if (schema.contains("anyOf")) {
-      allow_keys(schema, place, {"anyOf"});
-      return choice(schema["anyOf"], place + "/anyOf",
+    for (const char* const key : {"anyOf", "oneOf", "allOf"}) {
+      if (!schema.contains(key)) continue;
+      allow_keys(
+          schema, place,
+          std::string_view(key) == "oneOf" ? std::set<std::string>{key, "discriminator"} : std::set<std::string>{key});
+      check_choice(schema[key], key, place);
+      return choice(schema[key], place + "/" + key,
                     [&](const SchemaJson& one, const std::string& where) { return pattern(one, where, depth + 1); });
     }
     if (!schema.contains("type")) refuse(place, "it has no type, enum, const or anyOf");
@@ -84,26 +79,39 @@ class SchemaReader {
                   [&](const SchemaJson& one, const std::string&) { return of_type(schema, one, place, depth); });
   }
 
+  // oneOf and allOf where they mean what anyOf means.
+  static void check_choice(const SchemaJson& options, std::string_view key, const std::string& place) {
+    constexpr size_t kMostOneOf = 64;  // every two are compared
+    if (!options.is_array() || key == "anyOf") return;
+    if (key == "allOf" && options.size() > 1) refuse(place, "'allOf' of more than one schema is not supported");
+    if (key == "oneOf" && (options.size() > kMostOneOf || !are_disjoint(SchemaJson::object(), options)))
+      refuse(place,
+             "'oneOf' is supported where its schemas are seen to exclude each other, by type or by a constant that "
+             "each requires; use anyOf");
+  }
+
   static std::string choice(const SchemaJson& list, const std::string& place,
                             const std::function<std::string(const SchemaJson&, const std::string&)>& make) {
     if (!list.is_array() || list.empty()) refuse(place, "it is no list, or an empty one");
     std::string all = "(?:";
     for (size_t i = 0; i < list.size(); ++i) all += (i == 0 ? "" : "|") + make(list[i], fmt::format("{}/{}", place, i));
-    return all + ")";
+    return list.size() == 1 ? all.substr(3) : all + ")";
   }
 
   std::string of_type(const SchemaJson& schema, const SchemaJson& type, const std::string& place, int depth) {
     if (type == "object") return object(schema, place, depth);
     if (type == "array") return array(schema, place, depth);
-    allow_keys(schema, place,
-               schema["type"].is_array() ? std::set<std::string>{"type", "minLength", "maxLength"} : keys_of(type));
+    std::set<std::string> known = keys_of(type);
+    if (schema["type"].is_array())
+      for (const SchemaJson& one : schema["type"]) known.merge(keys_of(one));
+    allow_keys(schema, place, known);
     return scalar(schema, type, place);
   }
 
   static std::set<std::string> keys_of(const SchemaJson& type) {
     if (type == "string") return {"type", "minLength", "maxLength", "format"};
     if (type == "integer" || type == "number")
-      return {"type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
+      return {"type", "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "format"};
     return {"type"};
   }
 
@@ -118,7 +126,7 @@ class SchemaReader {
     if (!properties.is_object() || !required.is_array()) refuse(place, "'properties' or 'required' is of another type");
     for (const SchemaJson& name : required)
       if (!name.is_string() || !properties.contains(name.get<std::string>()))
-        refuse(place, fmt::format("'required' names {}, which is no property", name.dump()));
+        refuse(place, fmt::format("'required' names {}, which is no property", json_text(name)));
     // The first one that must be there has no comma. Those before it bring their own behind them, those after it in
     // front; where none must be there, they are joined.
     std::string all, optional;
@@ -153,65 +161,27 @@ class SchemaReader {
   }
 
   static std::string string(const SchemaJson& schema, const std::string& place) {
-    if (!schema.contains("format"))
+    if (!schema.contains("format") || is_number_format(schema["format"]))
       return fmt::format("\"{}{}\"", kCharacter, counts(schema, place, "minLength", "maxLength"));
     const SchemaJson& format = schema["format"];
     for (const char* key : {"minLength", "maxLength"})
       if (schema.contains(key)) refuse(place, fmt::format("'{}' is not supported beside 'format'", key));
     const std::string pattern = format.is_string() ? string_format_pattern(format.get<std::string>()) : "";
     if (pattern.empty())
-      refuse(place, fmt::format("'format' is {}, expected one of {}", format.dump(), known_string_formats()));
+      refuse(place, fmt::format("'format' is {}, expected one of {}", json_text(format), known_string_formats()));
     return "\"(?:" + pattern + ")\"";
   }
 
   static std::string number(const SchemaJson& schema, const std::string& place) {
-    std::optional<DecimalBound> ends[2];
-    // Of two bounds at one end the pattern must keep both.
-    const char* const keys[2][2] = {{"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}};
-    for (int end = 0; end < 2; ++end)
-      for (int excluded = 0; excluded < 2; ++excluded) {
-        const char* const key = keys[end][excluded];
-        if (!schema.contains(key)) continue;
-        const SchemaJson& value = schema[key];
-        if (ends[end]) refuse(place, fmt::format("'{}' is not supported beside '{}'", key, keys[end][0]));
-        if (value.is_number()) ends[end] = decimal_bound(value.dump(), excluded == 1);
-        if (!ends[end])
-          refuse(place, fmt::format("'{}' is {}, expected a number of at most 18 digits before and behind its point",
-                                    key, value.dump()));
-      }
-    if (!ends[0] && !ends[1]) return std::string(kNumber);
-    const std::string pattern = decimal_pattern(ends[0], ends[1]);
-    if (pattern.empty()) refuse(place, "no number is within its bounds");
-    return pattern;
+    return number_range_pattern(schema, false, place);
   }
 
   static std::string integer(const SchemaJson& schema, const std::string& place) {
-    std::optional<int64_t> least = bound(schema, place, "minimum"), most = bound(schema, place, "maximum");
-    if (const auto below = bound(schema, place, "exclusiveMinimum"))
-      least = std::max(*below + 1, least.value_or(*below + 1));
-    if (const auto above = bound(schema, place, "exclusiveMaximum"))
-      most = std::min(*above - 1, most.value_or(*above - 1));
-    const std::string pattern = integer_pattern(least, most);
-    if (pattern.empty()) refuse(place, fmt::format("no integer is at least {} and at most {}", *least, *most));
-    return pattern;
-  }
-
-  static std::optional<int64_t> bound(const SchemaJson& schema, const std::string& place, const char* key) {
-    if (!schema.contains(key)) return std::nullopt;
-    const SchemaJson& value = schema[key];
-    const bool fits = value.is_number_unsigned() ? value.get<uint64_t>() <= static_cast<uint64_t>(kFarthestBound)
-                                                 : value.is_number_integer() && value.get<int64_t>() >= -kFarthestBound;
-    if (!fits)
-      refuse(place, fmt::format("'{}' is {}, expected an integer of at most 10^18, or -10^18", key, value.dump()));
-    return value.get<int64_t>();
+    return number_range_pattern(schema, true, place);
   }
 
   static int64_t count(const SchemaJson& schema, const std::string& place, const char* key, int64_t otherwise) {
-    if (!schema.contains(key)) return otherwise;
-    const SchemaJson& value = schema[key];
-    if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > kMostSchemaItems)
-      refuse(place, fmt::format("'{}' is {}, expected 0 to {}", key, value.dump(), kMostSchemaItems));
-    return value.get<int64_t>();
+    return schema_count(schema, place, key, kMostSchemaItems, otherwise);
   }
 
   static std::string counts(const SchemaJson& schema, const std::string& place, const char* least_key,

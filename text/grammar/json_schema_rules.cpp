@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "base/written_number.h"
 #include "text/grammar/byte_pattern.h"
 #include "text/grammar/json_schema.h"
 #include "text/grammar/schema_place.h"
@@ -20,14 +21,14 @@ namespace {
 using RuleJson = nlohmann::ordered_json;
 
 constexpr int kDeepestRuleSchema = 64, kDeepestJson = 128;
-constexpr int64_t kMostRepetitions = 1000;
+constexpr int64_t kMostRepetitions = 5000;
 constexpr size_t kMostSchemaValues = 20'000;
 constexpr size_t kMostOneOf = 64;  // every two are compared
 
 const char* const kObjectKeys[] = {"properties", "required", "additionalProperties"};
 const char* const kArrayKeys[] = {"items", "minItems", "maxItems"};
 const char* const kStringKeys[] = {"minLength", "maxLength", "format", "pattern"};
-const char* const kNumberKeys[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"};
+const char* const kNumberKeys[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "format"};
 
 // What follows a value in JSON, or a key: xgrammar then knows of more words beforehand whether they may come.
 constexpr const char* kBehindValue = " (=[,}\\]])";
@@ -116,15 +117,12 @@ class RuleWriter {
     if (schema == true) return basic("any");
     if (!schema.is_object()) refuse_schema(place, "it is no object");
     if (schema.contains("$ref")) return reference(schema, place);
-    if (schema.contains("const")) {
-      allow(schema, place, {"const", "type"});
-      return constants(schema, RuleJson::array({schema["const"]}), place);
-    }
-    if (schema.contains("enum")) {
-      allow(schema, place, {"enum", "type"});
-      if (!schema["enum"].is_array() || schema["enum"].empty())
-        refuse_schema(place, "'enum' is no list, or an empty one");
-      return constants(schema, schema["enum"], place);
+    if (schema.contains("const") || schema.contains("enum")) {
+      allow(schema, place, {"const", "enum", "type"});
+      std::string choices;
+      for (const RuleJson& value : schema_constants(schema, place))
+        choices += (choices.empty() ? "" : " | ") + rule_literal(json_text(value));
+      return "(" + choices + ")";
     }
     for (const char* key : {"anyOf", "oneOf", "allOf"})
       if (schema.contains(key)) return one_of(schema, key, place, depth);
@@ -141,22 +139,6 @@ class RuleWriter {
       unwritten_.emplace(path, &target);
     }
     return known->second;
-  }
-
-  static std::string constants(const RuleJson& schema, const RuleJson& values, const std::string& place) {
-    const RuleJson type = schema.value("type", RuleJson());
-    const auto fits = [&](const RuleJson& value) {
-      const auto is = [&](const RuleJson& one) {
-        if (one == "integer") return value.is_number_integer();
-        return value.is_number() ? one == "number" : one == value.type_name();
-      };
-      return type.is_null() || is(type) || (type.is_array() && std::ranges::any_of(type, is));
-    };
-    std::string choices;
-    for (const RuleJson& value : values)
-      if (fits(value)) choices += (choices.empty() ? "" : " | ") + rule_literal(value.dump());
-    if (choices.empty()) refuse_schema(place, fmt::format("none of its values is of type {}", type.dump()));
-    return "(" + choices + ")";
   }
 
   std::string one_of(const RuleJson& schema, const std::string& key, const std::string& place, int depth) {
@@ -180,9 +162,9 @@ class RuleWriter {
     if (const RuleJson type = schema.value("type", RuleJson()); type.is_string()) {
       types = {type.get<std::string>()};
     } else if (type.is_array() && !type.empty()) {
-      for (const RuleJson& one : type) types.push_back(one.is_string() ? one.get<std::string>() : one.dump());
+      for (const RuleJson& one : type) types.push_back(one.is_string() ? one.get<std::string>() : json_text(one));
     } else if (schema.contains("type")) {
-      refuse_schema(place, fmt::format("'type' is {}, expected a name or a list of names", type.dump()));
+      refuse_schema(place, fmt::format("'type' is {}, expected a name or a list of names", json_text(type)));
     }
     if (types.empty() && has_any(schema, kObjectKeys)) types = {"object"};
     if (types.empty() && has_any(schema, kArrayKeys)) types = {"array"};
@@ -220,7 +202,8 @@ class RuleWriter {
   // Our syntax is asked first: xgrammar's knows other constructs, and expands large ones.
   std::string matching_string(const RuleJson& schema, const std::string& place) {
     const RuleJson& pattern = schema["pattern"];
-    if (!pattern.is_string()) refuse_schema(place, fmt::format("'pattern' is {}, expected a string", pattern.dump()));
+    if (!pattern.is_string())
+      refuse_schema(place, fmt::format("'pattern' is {}, expected a string", json_text(pattern)));
     for (const char* key : {"format", "minLength", "maxLength"})
       if (schema.contains(key)) refuse_schema(place, fmt::format("'{}' is not supported beside 'pattern'", key));
     std::string expression = pattern.get<std::string>();
@@ -235,11 +218,7 @@ class RuleWriter {
   }
 
   static int64_t count_of(const RuleJson& schema, const char* key, int64_t otherwise, const std::string& place) {
-    if (!schema.contains(key)) return otherwise;
-    const RuleJson& value = schema[key];
-    if (!value.is_number_integer() || value.get<int64_t>() < 0 || value.get<int64_t>() > kMostRepetitions)
-      refuse_schema(place, fmt::format("'{}' is {}, expected 0 to {}", key, value.dump(), kMostRepetitions));
-    return value.get<int64_t>();
+    return schema_count(schema, place, key, kMostRepetitions, otherwise);
   }
 
   static std::string repetitions(const RuleJson& schema, const char* least_key, const char* most_key,
@@ -282,7 +261,7 @@ class RuleWriter {
       auto member = std::ranges::find_if(members, [&](const Member& one) { return name == one.name; });
       if (member == members.end()) {
         if (!name.is_string() || other.empty())
-          refuse_schema(place, fmt::format("'required' names {}, which is no property", name.dump()));
+          refuse_schema(place, fmt::format("'required' names {}, which is no property", json_text(name)));
         member = members.insert(member, {name.get<std::string>(), other, false});
       }
       member->is_required = true;

@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 #include <map>
 #include <optional>
 
+#include "base/written_number.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -115,18 +117,33 @@ const PlaceJson* without_reference(const PlaceJson& root, const PlaceJson& schem
   return at->is_object() && !at->contains("$ref") ? at : nullptr;
 }
 
+bool is_of_type(const PlaceJson& value, const PlaceJson& type) {
+  if (type.is_null()) return true;
+  if (type.is_array()) return std::ranges::any_of(type, [&](const PlaceJson& one) { return is_of_type(value, one); });
+  if (type == "integer") return is_whole_number(value);
+  return is_json_number(value) ? type == "number" : type == value.type_name();
+}
+
+bool holds(const PlaceJson& list, const PlaceJson& value) {
+  return std::ranges::any_of(list, [&](const PlaceJson& one) { return same_json(one, value); });
+}
+
 // The values of a schema that lists them.
 std::optional<PlaceJson> constants_of(const PlaceJson& schema) {
-  if (schema.contains("const")) return PlaceJson::array({schema["const"]});
-  if (schema.contains("enum") && schema["enum"].is_array()) return schema["enum"];
-  return std::nullopt;
+  const PlaceJson* choices = list_in(schema, "enum");
+  if (choices == nullptr && !schema.contains("const")) return std::nullopt;
+  PlaceJson found = PlaceJson::array();
+  for (const PlaceJson& value : schema.contains("const") ? PlaceJson::array({schema["const"]}) : *choices)
+    if (is_of_type(value, schema.value("type", PlaceJson())) && (choices == nullptr || holds(*choices, value)))
+      found.push_back(value);
+  return found;
 }
 
 std::set<std::string> types_of(const PlaceJson& schema) {
   std::set<std::string> types;
   const auto add = [&](const std::string& type) { types.insert(type == "integer" ? "number" : type); };
   if (const auto constants = constants_of(schema)) {
-    for (const PlaceJson& one : *constants) add(one.is_number() ? "number" : one.type_name());
+    for (const PlaceJson& one : *constants) add(is_json_number(one) ? "number" : one.type_name());
     return types;
   }
   const PlaceJson type = schema.value("type", PlaceJson());
@@ -138,7 +155,7 @@ std::set<std::string> types_of(const PlaceJson& schema) {
 }
 
 bool share_a_value(const PlaceJson& a, const PlaceJson& b) {
-  return std::ranges::any_of(a, [&](const PlaceJson& one) { return std::ranges::find(b, one) != b.end(); });
+  return std::ranges::any_of(a, [&](const PlaceJson& one) { return holds(b, one); });
 }
 
 bool is_required(const PlaceJson& schema, const std::string& name) {
@@ -166,25 +183,60 @@ bool are_two_disjoint(const PlaceJson& root, const PlaceJson& a, const PlaceJson
   return false;
 }
 
+// What %20 and the like stand for in a fragment of a URI. A % that begins no such escape is itself.
+std::string without_percent(const std::string& text) {
+  std::string plain;
+  for (size_t at = 0; at < text.size(); ++at) {
+    unsigned byte = 0;
+    const char* const digits = text.data() + at + 1;
+    const bool is_escape =
+        text[at] == '%' && at + 2 < text.size() && std::from_chars(digits, digits + 2, byte, 16).ptr == digits + 2;
+    plain += is_escape ? static_cast<char>(byte) : text[at];
+    if (is_escape) at += 2;
+  }
+  return plain;
+}
+
 }  // namespace
+
+std::vector<PlaceJson> schema_constants(const PlaceJson& schema, const std::string& place) {
+  if (schema.contains("enum") && (!schema["enum"].is_array() || schema["enum"].empty()))
+    refuse_schema(place, "'enum' is no list, or an empty one");
+  const PlaceJson found = constants_of(schema).value_or(PlaceJson::array());
+  if (!found.empty()) return {found.begin(), found.end()};
+  if (schema.contains("type"))
+    refuse_schema(place, fmt::format("none of its values is of type {}", json_text(schema["type"])));
+  refuse_schema(place, "'const' is not in 'enum'");
+}
+
+int64_t schema_count(const PlaceJson& schema, const std::string& place, const char* key, int64_t most,
+                     int64_t otherwise) {
+  if (!schema.contains(key)) return otherwise;
+  const std::optional<int64_t> count = whole_number(schema[key]);
+  if (!count || *count < 0 || *count > most)
+    refuse_schema(place, fmt::format("'{}' is {}, expected 0 to {}", key, json_text(schema[key]), most));
+  return *count;
+}
 
 void refuse_schema(const std::string& place, const std::string& what) {
   throw Error({.doing = "read JSON schema", .object = place, .detail = what, .fault = Fault::usage});
 }
 
 const std::set<std::string>& silent_schema_keys() {
-  static const std::set<std::string> keys = {"title",    "description", "default",  "examples",  "$schema",
-                                             "$comment", "$id",         "readOnly", "writeOnly", "deprecated"};
+  static const std::set<std::string> keys = {"title",        "description",     "default",         "example",
+                                             "examples",     "$schema",         "$comment",        "$id",
+                                             "$vocabulary",  "readOnly",        "writeOnly",       "deprecated",
+                                             "externalDocs", "contentEncoding", "contentMediaType"};
   return keys;
 }
 
 const PlaceJson& referred_schema(const PlaceJson& root, const PlaceJson& path, const std::string& place) {
   if (!path.is_string() || !path.get_ref<const std::string&>().starts_with('#'))
-    refuse_schema(place, fmt::format("'$ref' is {}, expected # and a place in the schema", path.dump()));
+    refuse_schema(place, fmt::format("'$ref' is {}, expected # and a place in the schema", json_text(path)));
   try {
-    return root.at(PlaceJson::json_pointer(path.get<std::string>().substr(1)));
+    return root.at(PlaceJson::json_pointer(without_percent(path.get_ref<const std::string&>().substr(1))));
   } catch (const PlaceJson::exception&) {
-    refuse_schema(place, fmt::format("'$ref' {} leads to nothing in the schema", path.dump()));
+    refuse_schema(place, fmt::format("'$ref' {} leads to nothing in the schema", json_text(path)));
   }
 }
 

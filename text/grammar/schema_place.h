@@ -1,6 +1,7 @@
 // What the readers of JSON schemas share: references, kinds of keys, and whether a schema can hold at all.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -14,7 +15,15 @@ namespace nodewright {
 // Keys that say nothing about a text.
 const std::set<std::string>& silent_schema_keys();
 
-// What the reference `path`, such as "#/$defs/node", leads to in `root`. Throws Error where that is nothing.
+// The values of a schema with "const", "enum" or both: those that both have, of its "type". Throws Error where none is.
+std::vector<nlohmann::ordered_json> schema_constants(const nlohmann::ordered_json& schema, const std::string& place);
+
+// The keyword `key` as a count of 0 to `most`; `otherwise` where it is absent.
+int64_t schema_count(const nlohmann::ordered_json& schema, const std::string& place, const char* key, int64_t most,
+                     int64_t otherwise);
+
+// What the reference `path`, such as "#/$defs/node", leads to in `root`: a pointer of RFC 6901, escaped as in URIs
+// where it must be. Throws Error where that is nothing.
 const nlohmann::ordered_json& referred_schema(const nlohmann::ordered_json& root, const nlohmann::ordered_json& path,
                                               const std::string& place);
 

@@ -84,7 +84,7 @@ void refuse_what_changes_the_answer(const RequestBody& body, const CallOptions& 
   if (options.echo) throw not_supported("echo", "continue_final_message continues a message");
   for (const char* name : {"functions", "function_call"})
     if (body.has(name)) throw not_supported(name, "see tools and tool_choice");
-  for (const char* name : {"audio", "chat_template", "web_search_options"})
+  for (const char* name : {"audio", "web_search_options"})
     if (body.has(name)) throw not_supported(name);
   if (const RequestJson* modalities = body.find("modalities");
       modalities != nullptr && *modalities != RequestJson{"text"})

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "serve/api/asked/call_options.h"
+#include "serve/tools/chat_rendering.h"
 #include "text/chat/chat_template.h"
 
 namespace nodewright {
@@ -20,23 +21,24 @@ class ChatPrompts {
 
   struct ChatTokens {
     std::vector<int32_t> tokens;
-    std::string text;
+    Thought thought;  // where the answer begins
   };
-  // The tokens and the text of "messages", with "tools", "documents", "chat_template_kwargs" over the server's own,
-  // "add_generation_prompt", "continue_final_message" and "add_special_tokens". Throws ApiError 400, also for a text that
-  // no context holds unless it may be `of_any_length`.
+  // The tokens of "messages", with "tools", "documents", "chat_template_kwargs" over the server's own,
+  // "add_generation_prompt", "continue_final_message", "add_special_tokens", and "chat_template" for the name of one.
+  // Throws ApiError 400, also for a text that no context holds unless it may be `of_any_length`.
   ChatTokens tokens_of(const RequestBody& body, bool of_any_length = false) const;
 
-  bool has_template() const { return template_.has_value(); }
-  // The template's text; empty where there is none.
-  const std::string& source() const { return source_; }
+  bool has_template() const { return templates_.has_value(); }
+  // How the template for this call reads it; null where there is none.
+  const TemplateShape* shape(const RequestBody& body) const;
 
  private:
-  ChatPrompt render(const RequestBody& body) const;
+  RenderedChat render(const RequestBody& body) const;
+  std::string template_name(const RequestBody& body) const;
 
   const ServedModel& model_;
-  std::optional<ChatTemplate> template_;
-  std::string source_, why_none_;
+  std::optional<ChatTemplates> templates_;
+  std::string why_none_;
 };
 
 }  // namespace nodewright

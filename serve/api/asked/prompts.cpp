@@ -4,6 +4,8 @@
 
 #include <algorithm>
 
+#include "base/written_number.h"
+
 namespace nodewright {
 namespace {
 
@@ -42,7 +44,7 @@ std::vector<CallPrompt> completion_prompts(const RequestBody& body, const CallOp
   std::vector<CallPrompt> prompts;
   if (asked->is_string()) {
     prompts.push_back(prompt_of_text(body, model, asked->get_ref<const std::string&>()));
-  } else if (asked->is_array() && !asked->empty() && asked->front().is_number()) {
+  } else if (asked->is_array() && !asked->empty() && is_json_number(asked->front())) {
     prompts.push_back(prompt_of_ids(body, model, *asked));
   } else if (asked->is_array() && !asked->empty()) {
     if (asked->size() > kMostPrompts)

@@ -4,9 +4,11 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
 #include <unordered_set>
 #include <vector>
 
+#include "base/written_number.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -23,13 +25,14 @@ class BodyBuilder {
   using string_t = RequestJson::string_t;
   using binary_t = RequestJson::binary_t;
 
-  explicit BodyBuilder(RequestJson& root) : root_(root) {}
+  // `large`: the numbers beyond a double's range; null: none yet.
+  BodyBuilder(RequestJson& root, const LargeNumbers* large) : root_(root), large_(large) {}
 
   bool null() { return add(nullptr); }
   bool boolean(bool value) { return add(value); }
-  bool number_integer(number_integer_t value) { return add(value); }
-  bool number_unsigned(number_unsigned_t value) { return add(value); }
-  bool number_float(number_float_t value, const string_t&) { return add(value); }
+  bool number_integer(number_integer_t value) { return add_number(integer_as_written(value)); }
+  bool number_unsigned(number_unsigned_t value) { return add_number(value); }
+  bool number_float(number_float_t value, const string_t& text) { return add_number(number_as_written(value, text)); }
   bool string(string_t& value) { return add(std::move(value)); }
   bool binary(binary_t&) { return false; }
   bool start_object(size_t) { return open(RequestJson::object()); }
@@ -50,6 +53,7 @@ class BodyBuilder {
   }
 
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& error) {
+    if (error.id == LargeNumbers::kFault && large_ == nullptr) return false;
     const std::string why = error.what();
     const size_t text = why.find("] ");
     throw bad_request(fmt::format("{} is not valid JSON at byte {}: {}", place(), position,
@@ -87,6 +91,11 @@ class BodyBuilder {
     put(std::move(value));
     return true;
   }
+  bool add_number(RequestJson number) {
+    const std::string* large = large_ != nullptr ? large_->find(numbers_) : nullptr;
+    ++numbers_;
+    return add(large != nullptr ? number_as_written(HUGE_VAL, *large) : std::move(number));
+  }
   bool open(RequestJson value) {
     if (levels_.size() == kDeepest)
       throw bad_request(fmt::format("{} nests deeper than {} levels", place(), kDeepest), field_);
@@ -101,6 +110,8 @@ class BodyBuilder {
   RequestJson& root_;
   std::vector<Level> levels_;
   std::string field_;  // of the body, in which the parser is
+  const LargeNumbers* large_;
+  size_t numbers_ = 0;  // so far
 };
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
@@ -122,8 +133,12 @@ size_t place_of_word(const std::string& text, const std::string& word) {
 RequestBody RequestBody::parse(std::string_view text) {
   if (text.find('\0') != std::string_view::npos) throw bad_request("the body holds a zero byte, which JSON never does");
   RequestJson json;
-  BodyBuilder builder(json);
-  RequestJson::sax_parse(text, &builder);
+  BodyBuilder builder(json, nullptr);
+  if (!RequestJson::sax_parse(text, &builder)) {  // its faults throw, but for one
+    const LargeNumbers large(text);
+    BodyBuilder again(json, &large);
+    RequestJson::sax_parse(large.text(), &again);
+  }
   if (!json.is_object()) throw bad_request(fmt::format("the body is {}, expected a JSON object", shown(json)));
   return RequestBody(std::move(json));
 }

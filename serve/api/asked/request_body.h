@@ -18,7 +18,7 @@ namespace nodewright {
 class RequestBody {
  public:
   // Refuses what is no JSON object, nesting deeper than 64, objects of more than 4096 keys (whose order costs the
-  // square of their number), a key that an object has twice, numbers beyond a double's range.
+  // square of their number), a key that an object has twice. Numbers stay as they are written (base/written_number.h).
   static RequestBody parse(std::string_view text);
 
   // Null where the body does not have it, or has null. Valid as long as this.

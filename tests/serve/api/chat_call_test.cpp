@@ -67,11 +67,11 @@ TEST_F(ChatCalls, PartsOfTextAreJoinedAndOthersRefused) {
 }
 
 TEST_F(ChatCalls, MessagesThatCannotBeAreNamed) {
-  for (const char* messages : {"[]", "5", "{}", "[5]", "[{}]", R"([{"role":5,"content":"a"}])", R"([{"role":"user"}])",
-                               R"([{"role":"user","content":5}])", R"([{"role":"user","content":[5]}])",
-                               R"([{"role":"user","content":[{"type":"text"}]}])",
-                               R"([{"role":"assistant","tool_calls":5}])", R"([{"role":"assistant","tool_calls":[5]}])",
-                               R"([{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":"[1"}}]}])"}) {
+  for (const char* messages :
+       {"[]", "5", "{}", "[5]", "[{}]", R"([{"role":5,"content":"a"}])", R"([{"role":"user"}])",
+        R"([{"role":"user","content":5}])", R"([{"role":"user","content":[5]}])",
+        R"([{"role":"user","content":[{"type":"text"}]}])", R"([{"role":"assistant","tool_calls":5}])",
+        R"([{"role":"assistant","tool_calls":[5]}])"}) {
     const ApiError error = error_of([&] { call({{"messages", Json::parse(messages)}}); });
     EXPECT_EQ(error.status(), 400) << messages;
     EXPECT_EQ(error.param(), "messages") << messages << ": " << error.message();
@@ -107,6 +107,21 @@ TEST_F(ChatCalls, ArgumentsOfEarlierCallsArePrintedAsJson) {
     {"role":"tool","tool_call_id":"call_1","content":"sunny"}])");
   const std::string prompt = prompt_of(*llama_, {{"messages", messages}, {"tools", Json::array({kWeather})}});
   EXPECT_NE(prompt.find(R"("parameters": {"city": "Rome"})"), std::string::npos) << prompt;
+}
+
+TEST_F(ChatCalls, WhatClientsHandBackIsTaken) {
+  for (const char* message :
+       {R"({"role":"assistant","content":[{"type":"refusal","refusal":"no"}]})",
+        R"({"role":"assistant","content":null,"refusal":"no","audio":null,"tool_calls":[]})",
+        R"({"role":"tool","tool_call_id":"c","content":null})", R"({"role":"user","content":null})",
+        R"({"role":"assistant","content":null,"tool_calls":[{"id":"c","type":"function","function":{"name":"weather",
+          "arguments":"{\"city\": \"Ro"}}]})"}) {
+    const Json messages{{{"role", "user"}, {"content", "Hi"}}, Json::parse(message)};
+    EXPECT_NE(prompt_of(*qwen_, {{"messages", messages}}), "") << message;
+  }
+  const Json refused{{{"role", "user"}, {"content", "Hi"}},
+                     Json::parse(R"({"role":"assistant","content":null,"refusal":"I will not"})")};
+  EXPECT_NE(prompt_of(*qwen_, {{"messages", refused}}).find("I will not"), std::string::npos);
 }
 
 TEST_F(ChatCalls, AModelWithoutATemplateSaysSo) {

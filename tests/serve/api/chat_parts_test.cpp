@@ -86,7 +86,7 @@ void write_mistral_model(const ScratchFolder& folder) {
                                     {"normalized", false},
                                     {"special", true}});
   folder.write("tokenizer.json", file.dump());
-  folder.write("chat_template.jinja", "{% if tools %}tools{% endif %}[TOOL_CALLS]{{ messages[0].content }}");
+  folder.write("chat_template.jinja", "{{ tools | tojson }}[TOOL_CALLS]{{ messages[0].content }}");
 }
 
 TEST_F(ChatCalls, CallsOfMistralAreFoundByTheirSpecialTokens) {

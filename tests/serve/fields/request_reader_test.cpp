@@ -20,7 +20,7 @@ class SameConversation : public testing::Test {
   SameConversation() {
     write_chat_model(folder_, "qwen");
     folder_.write("chat_template.jinja",
-                  "{{ mood }}{% if tools is not none %}{{ tools | length }} tools, <tool_call>{% endif %}"
+                  "{{ mood }}{% if tools is not none %}{{ tools | tojson }}, <tool_call>{% endif %}"
                   "{% for m in messages %}{{ m.role }}: {{ m.content }} {% if m.tool_calls %}{{ m.tool_calls | tojson "
                   "}}{% endif %}{% endfor %}"
                   "{% if add_generation_prompt and not quiet %}<think>{% endif %}");
@@ -48,7 +48,7 @@ class SameConversation : public testing::Test {
     EXPECT_EQ(line.spec.prompt, call.spec.prompt);
     EXPECT_EQ(line.spec.stop_ids, call.spec.stop_ids);
     EXPECT_EQ(line.answer.reasoning, call.answer.reasoning);
-    EXPECT_EQ(line.answer.begins_thinking, call.answer.begins_thinking);
+    EXPECT_EQ(line.answer.thought, call.answer.thought);
     EXPECT_EQ(line.answer.shown, call.answer.shown);
     EXPECT_EQ(line.answer.tools.form, call.answer.tools.form);
     EXPECT_EQ(line.answer.tools.names, call.answer.tools.names);

@@ -9,7 +9,7 @@ namespace nodewright {
 namespace {
 
 // "reasoning|content", the same for every step.
-std::string parts_of(ReasoningParser parser, const std::string& text, bool begun = false) {
+std::string parts_of(ReasoningParser parser, const std::string& text, Thought begun = Thought::unknown) {
   std::string found;
   for (const size_t step : {size_t{1}, size_t{2}, size_t{5}, text.size() + 1}) {
     ReasoningText splitter(parser, begun);
@@ -33,7 +33,7 @@ TEST(ReasoningTexts, WhatStandsBetweenTheTagsIsThought) {
     EXPECT_EQ(parts_of(parser, "\n<think>a</think>b</think><think>c"), "a|b</think><think>c");
     EXPECT_EQ(parts_of(parser, "<think></think>b"), "|b");
     EXPECT_EQ(parts_of(parser, "<think>never ends </th"), "never ends </th|");
-    EXPECT_EQ(parts_of(parser, "", false), "|");
+    EXPECT_EQ(parts_of(parser, ""), "|");
   }
   EXPECT_EQ(parts_of(ReasoningParser::none, "<think>a</think>b"), "|<think>a</think>b");
 }
@@ -46,12 +46,12 @@ TEST(ReasoningTexts, WithoutATagTheParsersDiffer) {
 }
 
 TEST(ReasoningTexts, APromptMayHaveBegunTheThought) {
-  EXPECT_EQ(parts_of(ReasoningParser::qwen3, "a</think>b", true), "a|b");
+  EXPECT_EQ(parts_of(ReasoningParser::qwen3, "a</think>b", Thought::open), "a|b");
+  EXPECT_EQ(parts_of(ReasoningParser::deepseek_r1, "Yes.", Thought::closed), "|Yes.");
+  EXPECT_EQ(parts_of(ReasoningParser::qwen3, "Yes.", Thought::closed), "|Yes.");
   const std::optional<Tokenizer> none;
-  EXPECT_TRUE(chat_form({}, ReasoningParser::qwen3, "<|im_start|>assistant\n<think>\n", none).begins_thinking);
-  EXPECT_FALSE(chat_form({}, ReasoningParser::qwen3, "<think>\n\n</think>\n\n", none).begins_thinking);
-  EXPECT_TRUE(chat_form({}, ReasoningParser::none, "", none).is_plain());
-  EXPECT_TRUE(chat_form({.structure = TextStructure{}}, ReasoningParser::qwen3, "", none).is_plain());
+  EXPECT_TRUE(chat_form({}, ReasoningParser::none, Thought::open, none).is_plain());
+  EXPECT_TRUE(chat_form({.structure = TextStructure{}}, ReasoningParser::qwen3, Thought::open, none).is_plain());
 }
 
 TEST(ReasoningTexts, CallsAreLookedForInTheAnswerAlone) {

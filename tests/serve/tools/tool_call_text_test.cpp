@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "tests/support/test_places.h"
+#include "text/chat/chat_template.h"
 
 namespace nodewright {
 namespace {
@@ -52,6 +53,34 @@ TEST(ToolCallTexts, CallsAreFoundWhereverTheTextIsCut) {
             "a b|f {\"<\":1}|g {}");
   EXPECT_EQ(found_in(kBare, R"({"name":"f","parameters":{"a":"\\\"}{"}}; {"name":"g","parameters":[]})"),
             R"(|f {"a":"\\\"}{"}|g [])");
+}
+
+TEST(ToolCallTexts, TagsWithinStringsAreText) {
+  for (const char* text :
+       {"a </tool_call> b", "a <tool_call> b", "\\\" </tool_call>", "</tool_call></tool_call>", "\\\\"}) {
+    const std::string arguments = std::string("{\"x\":\"") + text + "\"}";
+    const std::string call = "<tool_call>\n{\"name\": \"f\", \"arguments\": " + arguments + "}\n</tool_call>";
+    EXPECT_EQ(found_in(kTagged, "a" + call + call + "b"), "ab|f " + arguments + "|f " + arguments);
+    EXPECT_EQ(found_in(kTagged, call.substr(0, call.rfind('<'))), "|f " + arguments);  // without the last tag
+  }
+  // What is no JSON ends with the first tag.
+  for (const char* text : {"{\"name\": \"f\", \"arguments\": {\"x\": \"a}}", "a \" b", "{\"x\n"}) {
+    const std::string broken = std::string("<tool_call>") + text + "</tool_call>";
+    EXPECT_EQ(found_in(kTagged, broken + " b <tool_call>{\"name\":\"f\"}</tool_call>"), broken + " b |f {}");
+  }
+}
+
+TEST(ToolCallTexts, ArgumentsAreAlwaysJsonAsTheModelWroteThem) {
+  for (const auto& [written, handed] : {std::pair<const char*, const char*>{"null", "{}"},
+                                        {"{\"a\": 123456789012345678901234567890, \"b\": 1E400, \"c\": 1.50}",
+                                         "{\"a\":123456789012345678901234567890,\"b\":1E400,\"c\":1.50}"},
+                                        {R"("{\"a\": 1}")", "{\"a\": 1}"},
+                                        {R"("hello")", R"("hello")"},
+                                        {R"("")", "{}"},
+                                        {"[1]", "[1]"},
+                                        {"3", "3"}})
+    EXPECT_EQ(found_in(kTagged, std::string(R"(<tool_call>{"name":"f","arguments":)") + written + "}</tool_call>"),
+              std::string("|f ") + handed);
 }
 
 TEST(ToolCallTexts, APythonTagBeforeACallOfLlamaIsNoText) {
@@ -159,19 +188,31 @@ TEST(ToolCallTexts, RandomTextsGiveTheSameInEveryStep) {
 
 TEST(ToolCallForms, ATemplateOrAVocabularyShowsThem) {
   const std::optional<Tokenizer> none;
-  const auto form = [&](const std::string& source, ToolCallParser parser = ToolCallParser::automatic) {
-    return tool_call_form_of({.template_source = source, .tokenizer = none, .parser = parser});
+  // What stands before a call in the conversation, or before the tools.
+  const auto form = [&](const std::string& written, ToolCallParser parser = ToolCallParser::automatic) {
+    const std::string messages = "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}";
+    const ChatTemplate calls(messages + written + "{{ c.function | tojson }}{% endfor %}{% endfor %}", "test");
+    const ChatTemplate tools(
+        "{% if tools %}" + written + "{{ tools | tojson }}{% endif %}" + messages + "{% endfor %}{% endfor %}", "test");
+    const ChatTemplate comment("{# " + written + " #}" + messages + "{{ c.function | tojson }}{% endfor %}{% endfor %}",
+                               "test");
+    const auto of = [&](const ChatTemplate& made) {
+      return tool_call_form_of({.shape = &made.shape(), .tokenizer = none, .parser = parser});
+    };
+    EXPECT_EQ(of(calls), of(tools)) << written;
+    if (parser == ToolCallParser::automatic) EXPECT_EQ(of(comment), ToolCallForm::none) << written;
+    return of(calls);
   };
-  EXPECT_EQ(form("tools <tool_call>"), ToolCallForm::tagged);
-  EXPECT_EQ(form("tools <tool_call>\n<function=f>"), ToolCallForm::none);
-  EXPECT_EQ(form("tools [TOOL_CALLS]"), ToolCallForm::marked);
-  EXPECT_EQ(form("tools <|python_tag|>"), ToolCallForm::bare);
-  EXPECT_EQ(form("tools \"parameters\""), ToolCallForm::bare);
-  EXPECT_EQ(form("tools"), ToolCallForm::none);
-  EXPECT_EQ(form("tools <tool_call>", ToolCallParser::none), ToolCallForm::none);
-  EXPECT_EQ(form("tools", ToolCallParser::hermes), ToolCallForm::tagged);
-  EXPECT_EQ(form("tools", ToolCallParser::llama3_json), ToolCallForm::bare);
-  EXPECT_EQ(form("tools", ToolCallParser::mistral), ToolCallForm::marked);
+  EXPECT_EQ(form("<tool_call>"), ToolCallForm::tagged);
+  EXPECT_EQ(form("<tool_call>\n<function=f>"), ToolCallForm::none);
+  EXPECT_EQ(form("[TOOL_CALLS]"), ToolCallForm::marked);
+  EXPECT_EQ(form("<|python_tag|>"), ToolCallForm::bare);
+  EXPECT_EQ(form("\"parameters\": "), ToolCallForm::bare);
+  EXPECT_EQ(form("-"), ToolCallForm::none);
+  EXPECT_EQ(form("<tool_call>", ToolCallParser::none), ToolCallForm::none);
+  EXPECT_EQ(form("-", ToolCallParser::hermes), ToolCallForm::tagged);
+  EXPECT_EQ(form("-", ToolCallParser::llama3_json), ToolCallForm::bare);
+  EXPECT_EQ(form("-", ToolCallParser::mistral), ToolCallForm::marked);
   for (const char* name : {"auto", "hermes", "llama3_json", "mistral", "none"})
     EXPECT_TRUE(tool_call_parser_of(name)) << name;
   EXPECT_FALSE(tool_call_parser_of("pythonic"));

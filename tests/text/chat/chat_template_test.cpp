@@ -286,6 +286,7 @@ class ModelFolder {
   void write(const std::string& name, const std::string& content) const {
     std::ofstream(path_ / name, std::ios::binary) << content;
   }
+  const std::filesystem::path& path() const { return path_; }
   std::string hello() const { return ChatTemplate::from_folder(path_).render({{"user", "Hello"}}).text; }
   std::string refusal() const {
     try {
@@ -316,6 +317,25 @@ TEST(ChatTemplate, TakesTheOneCalledDefaultOfSeveral) {
   EXPECT_EQ(folder.hello(), "yes");
   folder.write("tokenizer_config.json", R"({"chat_template":[{"name":"rag","template":"no"}]})");
   EXPECT_NE(folder.refusal().find("'default', only: rag"), std::string::npos) << folder.refusal();
+}
+
+TEST(ChatTemplates, AreChosenAsTransformersChooses) {
+  const ModelFolder folder;
+  const auto chosen = [&](bool has_tools, const std::string& name = {}) {
+    const ChatTemplates all = ChatTemplates::from_folder(folder.path());
+    return all.chosen(has_tools, name).render(std::vector<ChatMessage>{{"user", "Hello"}}).text;
+  };
+  folder.write("tokenizer_config.json", R"({"chat_template":[{"name":"rag","template":"r"},)"
+                                        R"({"name":"tool_use","template":"t"},{"name":"default","template":"d"}]})");
+  EXPECT_EQ(chosen(false) + chosen(true) + chosen(true, "rag") + chosen(true, "default"), "dtrd");
+  EXPECT_ANY_THROW(chosen(false, "other"));
+  folder.write("chat_template.jinja", "D");  // a file hides those of the configuration
+  EXPECT_EQ(chosen(false) + chosen(true), "DD");
+  EXPECT_ANY_THROW(chosen(false, "rag"));
+  std::filesystem::create_directory(folder.path() / "additional_chat_templates");
+  folder.write("additional_chat_templates/tool_use.jinja", "T");
+  folder.write("additional_chat_templates/rag.jinja", "R");
+  EXPECT_EQ(chosen(false) + chosen(true) + chosen(false, "rag"), "DTR");
 }
 
 TEST(ChatTemplate, NamesTheFileThatIsMissingOrWrong) {

@@ -55,8 +55,8 @@ bool apply_test(std::string_view name, const Value& value, const Arguments& argu
   if (name == "iterable" || name == "sequence")
     return value.text() || value.list() || value.dict() || value.is_undefined();
   if (name == "number") return value.is_number();
-  if (name == "integer") return value.integer() != nullptr;
-  if (name == "float") return value.real() != nullptr;
+  if (name == "integer") return value.integer() || (value.written() && value.written()->is_whole);
+  if (name == "float") return value.real() && !(value.written() && value.written()->is_whole);
   if (name == "boolean") return value.boolean() != nullptr;
   if (name == "true") return value.boolean() && *value.boolean();
   if (name == "false") return value.boolean() && !*value.boolean();

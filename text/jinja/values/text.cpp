@@ -51,7 +51,7 @@ Text Text::escaped() const {
     const std::size_t found = kEscaped.find(bytes_[i]);
     if (found == std::string_view::npos) continue;
     result.append(part(done, i - done));
-    result.append(Text(kWritten[found], mask_[i] == kUser));
+    result.append(Text(std::string(kWritten[found]), mask_[i]));
     done = i + 1;
   }
   result.append(part(done, size() - done));
@@ -158,7 +158,7 @@ Text Text::mapped(bool to_upper, std::size_t begin) const {
       append_utf8(static_cast<char32_t>(to_upper ? utf8proc_toupper(code_point) : utf8proc_tolower(code_point)),
                   character);
     }
-    result.append(Text(std::move(character), mask_[at] == kUser));
+    result.append(Text(std::move(character), mask_[at]));
     at += step.size;
   }
   return result;

@@ -1,4 +1,4 @@
-// A string of a template that remembers which of its bytes came from the user: whatever a message spells, no special
+// A string of a template that remembers where each of its bytes came from: whatever a message spells, no special
 // token may come out of it. Operations follow Python's str, on code points.
 #pragma once
 
@@ -16,12 +16,14 @@ class Text {
   Text(std::string bytes, bool from_user = false)  // NOLINT: a string is a text of the template
       : bytes_(std::move(bytes)), mask_(bytes_.size(), from_user ? kUser : kTemplate) {}
   Text(const char* bytes) : Text(std::string(bytes)) {}  // NOLINT
+  // `mark`: one of those below, of all bytes.
+  Text(std::string bytes, char mark) : bytes_(std::move(bytes)), mask_(bytes_.size(), mark) {}
 
   // Valid UTF-8.
   const std::string& bytes() const { return bytes_; }
-  // As long as bytes(): kUser where a byte came from the user.
+  // As long as bytes(): where each byte came from. kContinued: from what the user's last message says.
   const std::string& mask() const { return mask_; }
-  static constexpr char kTemplate = 0, kUser = 1;
+  static constexpr char kTemplate = 0, kUser = 1, kContinued = 2;
 
   // Whether it is Jinja's Markup: text that was marked as safe. Parts of it are; what is added to it is escaped.
   bool is_markup() const { return is_markup_; }

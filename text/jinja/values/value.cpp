@@ -65,7 +65,7 @@ void append_quoted(const Text& text, char quote, bool json, Text& out, bool ensu
       escaped = json ? fmt::format("\\u{:04x}", code) : fmt::format("\\x{:02x}", code);
     }
     out.append(text.part(done, i - done));
-    out.append(Text(std::move(escaped), text.mask()[i] == Text::kUser));
+    out.append(Text(std::move(escaped), text.mask()[i]));
     done = i + size;
     i = done - 1;
   }
@@ -139,6 +139,8 @@ bool append_json_at(const Value& value, const JsonForm& form, int level, Text& o
     out.append("null");
   } else if (const bool* truth = value.boolean()) {
     out.append(*truth ? "true" : "false");
+  } else if (const WrittenNumber* number = value.written()) {
+    out.append(Text(number->text, true));
   } else if (const double* real = value.real(); real && !std::isfinite(*real)) {
     out.append(std::isnan(*real) ? "NaN" : *real < 0 ? "-Infinity" : "Infinity");
   } else if (value.is_number()) {
@@ -207,6 +209,7 @@ bool Value::is_hashable() const {
 }
 
 std::string_view Value::kind() const {
+  if (const WrittenNumber* number = written()) return number->is_whole ? "an integer" : "a float";
   if (list() && list()->kind == ListKind::stream) return "a generator";
   if (list() && list()->kind > ListKind::tuple) return "a view of a dict";
   static constexpr std::string_view kKinds[] = {
@@ -243,6 +246,8 @@ bool equal(const Value& a, const Value& b, std::uint64_t& left) {
   --left;
   if (a.is_number() && b.is_number()) {
     if (a.integer() && b.integer()) return *a.integer() == *b.integer();
+    if (a.written() && b.written() && a.written()->is_whole && b.written()->is_whole)
+      return a.written()->text == b.written()->text;
     return a.as_double() == b.as_double();
   }
   if (a.text() && b.text()) return a.text()->bytes() == b.text()->bytes();
@@ -280,6 +285,8 @@ bool append_repr(const Value& value, Text& out, std::string& why) {
     out.append(*truth ? "True" : "False");
   } else if (const std::int64_t* whole = value.integer()) {
     out.append(std::to_string(*whole));
+  } else if (const WrittenNumber* number = value.written()) {
+    out.append(Text(number->text, true));
   } else if (const double* real = value.real()) {
     out.append(python_float(*real));
   } else if (const Text* text = value.text()) {

@@ -30,6 +30,13 @@ struct Dict;
 struct Namespace;
 struct Callable;
 
+// A number as it was written, where its value does not print so: 123456789012345678901, 1e5.
+struct WrittenNumber {
+  double value = 0;
+  std::string text;
+  bool is_whole = false;  // without a point or an exponent
+};
+
 class Value {
  public:
   Value() : data_(Undefined{}) {}
@@ -43,7 +50,8 @@ class Value {
   Value(std::vector<Value> items);                                            // NOLINT
   Value(std::vector<std::pair<Value, Value>> entries);                        // NOLINT
   Value(std::shared_ptr<Namespace> names) : data_(std::move(names)) {}        // NOLINT
-  Value(Callable callable);                                                   // NOLINT
+  Value(WrittenNumber number) : data_(std::make_shared<const WrittenNumber>(std::move(number))) {}  // NOLINT
+  Value(Callable callable);                                                                         // NOLINT
 
   static Value tuple(std::vector<Value> items);
   static Value list_of(std::vector<Value> items, ListKind kind);
@@ -54,7 +62,8 @@ class Value {
   // Null where the value is something else.
   const bool* boolean() const { return std::get_if<bool>(&data_); }
   const std::int64_t* integer() const { return std::get_if<std::int64_t>(&data_); }
-  const double* real() const { return std::get_if<double>(&data_); }
+  const double* real() const { return written() ? &written()->value : std::get_if<double>(&data_); }
+  const WrittenNumber* written() const { return pointer<const WrittenNumber>(); }
   const Text* text() const { return pointer<const Text>(); }
   const List* list() const { return pointer<const List>(); }
   const Dict* dict() const { return pointer<const Dict>(); }
@@ -85,7 +94,8 @@ class Value {
   }
 
   std::variant<Undefined, None, bool, std::int64_t, double, std::shared_ptr<const Text>, std::shared_ptr<const List>,
-               std::shared_ptr<const Dict>, std::shared_ptr<Namespace>, std::shared_ptr<const Callable>>
+               std::shared_ptr<const Dict>, std::shared_ptr<Namespace>, std::shared_ptr<const Callable>,
+               std::shared_ptr<const WrittenNumber>>
       data_;
 };
 
