@@ -170,9 +170,9 @@ void Connection::hand_over() {
   all_taken_ = answer_begun_ = probed_ = false;
   ended_at_ = IoClock::now();
   const std::optional<std::string>& origin = serving_.options.cors_origin;
-  AnswerForm form{.chunked = parser_.knows_chunks(),
-                  .head_only = request.method == "HEAD",
-                  .headers = fixed_lines(request.header("Origin"))};
+  head_only_ = request.method == "HEAD";
+  AnswerForm form{
+      .chunked = parser_.knows_chunks(), .head_only = head_only_, .headers = fixed_lines(request.header("Origin"))};
   answer_ = std::make_shared<AnswerQueue>(std::move(form), limits_.queue_bytes, host_);
   ++serving_.open_requests;
   if (is_allowed_preflight(origin, request)) {
@@ -232,15 +232,16 @@ void Connection::check_deadline(IoClock::time_point now) {
   flush();
 }
 
-// A client that sends no more may be gone, which only bytes that it refuses tell. Before its answer begins,
-// `100 Continue` is such bytes: every client of HTTP/1.1 passes over it.
+// A client that sends no more may be gone, which only bytes that it refuses tell. Before its answer begins these are
+// `100 Continue`, which every client of HTTP/1.1 passes over; within a stream a zero before the next chunk's length.
 void Connection::look_for_hang_up(IoClock::time_point now) {
   pollfd state{.fd = socket_.descriptor(), .events = 0, .revents = 0};
   if (poll(&state, 1, 0) > 0) return close();
-  if (answer_begun_ || probed_ || !out_.empty() || now < ended_at_ + kHalfClosedGrace) return;
+  if (probed_ || !out_.empty() || all_taken_ || now < ended_at_ + kHalfClosedGrace) return;
   if (!parser_.knows_chunks()) return close();
+  if (answer_begun_ && head_only_) return;
   probed_ = true;
-  out_ = kContinue;
+  out_ = answer_begun_ ? "0" : kContinue;
   flush();
 }
 

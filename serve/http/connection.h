@@ -79,6 +79,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool reads_ended_ = false, probed_ = false;
   IoClock::time_point ended_at_;  // or when the answer was begun, whichever was later
   std::shared_ptr<AnswerQueue> answer_;
+  bool head_only_ = false;     // HEAD
   bool answer_begun_ = false;  // a byte of it is on its way
   bool all_taken_ = false;     // of answer_
   bool close_after_ = false;

@@ -224,7 +224,9 @@ TEST_F(HttpLimitsTest, TheOldestIdleConnectionMakesRoom) {
   for (int i = 0; i < 20; ++i) {
     RawClient next(server->port());
     EXPECT_TRUE(next.ask(get("/")).starts_with("HTTP/1.1 200 "));
-    if (i == 0) EXPECT_EQ(clients[1].hear_to_end(), "");
+    if (i == 0) {
+      EXPECT_EQ(clients[1].hear_to_end(), "");
+    }
   }
 }
 
