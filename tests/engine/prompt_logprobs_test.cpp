@@ -34,7 +34,7 @@ class EngineScores : public testing::Test {
       ScoredJob job{.spec = {.prompt = test::some_tokens(shared, loaded.vocab(), 99), .max_tokens = max_tokens},
                     .choice = {.prompt_logprobs = wanted},
                     .logits = {}};
-      std::vector<int32_t>& prompt = job.spec.prompt;
+      auto& prompt = job.spec.prompt;
       for (const int32_t token : test::some_tokens(own, loaded.vocab(), jobs.size())) prompt.push_back(token);
       if (wanted >= 0 && prompt.size() > 1)
         job.logits = test::forced_logits(decoder, loaded, {prompt[0]}, {prompt.begin() + 1, prompt.end() - 1});

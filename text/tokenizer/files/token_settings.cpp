@@ -20,7 +20,7 @@ namespace {
 
 using SettingJson = nlohmann::json;
 
-constexpr std::uint64_t kLargestSettings = std::uint64_t{64} << 20;  // bytes
+constexpr std::uint64_t kLargestTokenFile = std::uint64_t{64} << 20;  // bytes
 // Whose value has to be a token; that of another name that ends so may be anything ("add_prefix_token").
 constexpr std::array<std::string_view, 7> kUsualNames = {"bos_token", "eos_token", "unk_token", "sep_token",
                                                          "pad_token", "cls_token", "mask_token"};
@@ -56,7 +56,7 @@ class SettingsReader {
   SettingJson file(const char* name) const {
     std::error_code unused;
     const auto path = folder_ / name;
-    return std::filesystem::exists(path, unused) ? read_json_object(path, "load tokenizer", kLargestSettings)
+    return std::filesystem::exists(path, unused) ? read_json_object(path, "load tokenizer", kLargestTokenFile)
                                                  : SettingJson::object();
   }
 
