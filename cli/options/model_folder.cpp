@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kOfModels = "models--";
 
-bool is_there(const fs::path& path) {
+bool exists_at(const fs::path& path) {
   std::error_code unused;  // what cannot be looked at is as good as not there
   return fs::exists(path, unused);
 }
@@ -54,7 +54,7 @@ std::optional<fs::path> snapshot_in(const fs::path& folder) {
   std::ifstream main(folder / "refs" / "main");
   std::string revision;
   if (main >> revision; !revision.empty() && revision.find('/') == std::string::npos)
-    if (const fs::path snapshot = folder / "snapshots" / revision; is_there(snapshot)) return snapshot;
+    if (const fs::path snapshot = folder / "snapshots" / revision; exists_at(snapshot)) return snapshot;
   std::vector<fs::path> all;
   std::error_code unused;
   for (const fs::directory_entry& one : fs::directory_iterator(folder / "snapshots", unused)) all.push_back(one.path());
@@ -83,8 +83,8 @@ CLI::Option* add_model_option(CLI::App& command, fs::path& folder, const std::st
 }
 
 fs::path model_folder(const fs::path& words) {
-  if (is_there(words)) {
-    if (is_there(words / "config.json") || !is_there(words / "snapshots")) return words;
+  if (exists_at(words)) {
+    if (exists_at(words / "config.json") || !exists_at(words / "snapshots")) return words;
     return snapshot_in(words).value_or(words);
   }
   if (!is_hub_name(words.string()) || hub_cache().empty()) return words;
@@ -96,8 +96,8 @@ fs::path model_folder(const fs::path& words) {
 void check_model_folder(const fs::path& folder) {
   std::error_code unused;
   if (fs::is_directory(folder, unused)) {
-    if (is_there(folder / "config.json") || Tokenizer::file_in(folder)) return;
-    if (is_there(folder / "snapshots"))
+    if (exists_at(folder / "config.json") || Tokenizer::file_in(folder)) return;
+    if (exists_at(folder / "snapshots"))
       throw Error({.doing = "use --model",
                    .object = folder.string(),
                    .detail = "it is a folder of Hugging Face's cache, and refs/main names none of its snapshots",

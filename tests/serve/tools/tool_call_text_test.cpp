@@ -200,7 +200,9 @@ TEST(ToolCallForms, ATemplateOrAVocabularyShowsThem) {
       return tool_call_form_of({.shape = &made.shape(), .tokenizer = none, .parser = parser});
     };
     EXPECT_EQ(of(calls), of(tools)) << written;
-    if (parser == ToolCallParser::automatic) EXPECT_EQ(of(comment), ToolCallForm::none) << written;
+    if (parser == ToolCallParser::automatic) {
+      EXPECT_EQ(of(comment), ToolCallForm::none) << written;
+    }
     return of(calls);
   };
   EXPECT_EQ(form("<tool_call>"), ToolCallForm::tagged);
