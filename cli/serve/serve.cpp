@@ -316,7 +316,7 @@ int serve_with(const ServeOptions& options, const ModelConfig& config, const Dev
     std::_Exit(1);  // a driver that has failed may not free what it has
   }
   if (!server.stop(kLastJobs)) {
-    fmt::print(stderr, "nodewright: a call is still being read; the server ends without it\n");
+    say("nodewright: a call is still being read; the server ends without it\n");
     std::fflush(nullptr);
     std::_Exit(0);  // it uses what would be freed
   }
