@@ -77,6 +77,18 @@ class GenerateChat(ChatTest):
         self.assert_refused(USAGE, ["--temperature"], *on_device("chat", self.folder, "--temperature", "-1"))
 
 
+    def test_a_text_that_an_instruct_model_would_answer_is_continued_with_a_word_of_it(self):
+        words = on_device("generate", self.folder, "--prompt", "The dog", *LENGTH)
+        told = b"nodewright: the prompt is continued as raw text; --chat answers it by the model's chat template\n"
+        for template, expected in ((None, b""), (EVERY_MESSAGE, b""), ("{{", b""),
+                                   ("<user>{{ messages[0].content }}</user>", told)):
+            if template is not None:
+                self.write("chat_template.jinja", template)
+            done = run(*words)
+            self.assertEqual((0, expected), (done.returncode, done.stderr))
+        self.assertEqual(b"", run(*words, "--chat").stderr)
+
+
 class Chat(ChatTest):
     def chat(self, text, *words):
         return self.succeed(*on_device("chat", self.folder, *LENGTH, *words), stdin=text.encode())
