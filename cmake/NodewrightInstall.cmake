@@ -9,6 +9,12 @@ if(NOT NODEWRIGHT_GRAPH_ONLY)
 endif()
 install(TARGETS nodewright_cpu_driver LIBRARY DESTINATION lib/nodewright)
 
+# The licence, and those of what is linked statically, where Debian's packages have them (cmake/make_dist.sh insists).
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION share/nodewright)
+foreach(package libfmt-dev nlohmann-json3-dev libcli11-dev libutf8proc-dev libedit-dev libonig-dev libboost1.81-dev)
+  install(FILES /usr/share/doc/${package}/copyright DESTINATION share/nodewright/licenses RENAME ${package} OPTIONAL)
+endforeach()
+
 # The graph library: find_package(nodewright) gives nodewright::graph.
 include(CMakePackageConfigHelpers)
 install(TARGETS nodewright_graph nodewright_runtime nodewright_error nodewright_kernel_sources nodewright_fmt

@@ -250,7 +250,7 @@ class GraphBuilder {
   NodeId empty(std::string_view name, const std::vector<NodeId>& after);
 
   // Records `event` once the ranges of `uses` (Access::in) hold what the plan has written there, so that another stream
-  // may wait for it. The event must outlive the graph and stay where it is.
+  // may wait for it. The node keeps the CUevent, which must outlive the graph; the Event may move.
   NodeId record_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,
                       const std::vector<NodeId>& after = {});
   // Waits for `event`, recorded by another stream before the launch. `uses` (Access::out) are the ranges that the other

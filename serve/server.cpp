@@ -305,7 +305,7 @@ std::string Server::metrics_text() const {
 
 void Server::answer_health(const Asked& asked) {
   const bool failed = replicas_.admission() == Admission::failed;
-  if (workers_.longest() >= options_.hangs_after)
+  if (workers_.longest() > options_.hangs_after)
     return answer(asked, 503, "text/plain", "a worker hangs: a call is being read for longer than it may take\n");
   if (replicas_.count() > 1) return answer(asked, failed ? 503 : 200, kJson, health_body(replicas_.states()));
   answer(asked, failed ? 503 : 200, "text/plain", failed ? "the engine has failed\n" : "");

@@ -74,8 +74,7 @@ Selection launch_in(const BucketSet& buckets, StepPlan plan) {
 Selection select_next(const PipelineState& pipeline, const SchedulerOptions& options) {
   if (pipeline.committing())
     return {Action::idle, {}, fmt::format("the commit of step {} has not finished", pipeline.committing()->number)};
-  if (pipeline.why_not_admit().empty() &&
-      (!options.may_admit || options.may_admit(*pipeline.next_waiting())))
+  if (pipeline.why_not_admit().empty() && (!options.may_admit || options.may_admit(*pipeline.next_waiting())))
     return {Action::admit, {}, "the next waiting request fits"};
   if (pipeline.forward()) {
     if (pipeline.masks_needed()) return {Action::sample, {}, "the masks can be known"};

@@ -4,10 +4,10 @@
 // - A kernel of ours becomes its timed form (kernels_src/device/dialect.cuh): its argument struct, and behind it the
 //   address of its slots. Everything else of the node stays.
 // - What cannot stamp itself (copies, fills, empty nodes, kernels that no KernelCache made) is bracketed: a stamp
-// kernel
-//   before it, one after it, full edges between, its in-edges moved to the first and its out-edges to the second.
+//   kernel before it, one after it, full edges between, its in-edges moved to the first and its out-edges to the
+//   second.
 // - A plan inside a node, bracketed as that is, becomes a twin too: its slots hold the last round that ran it, and
-// nothing where none did.
+//   nothing where none did.
 //
 // Slots need no order among nodes: each belongs to one node, is written by that node alone, and is read when the launch
 // is over. That is why a timed kernel may write its start before its wait, where programmatic edges do not order it

@@ -165,7 +165,7 @@ struct LoweredStep {
 // Throws Error where no row takes an operation.
 LoweredStep lower(const Network& network, const Situation& at);
 
-// ---- For the rows, which stand in models/lower_*.cpp
+// ---- For the rows, which stand in models/lowering/lower_*.cpp
 
 // Whether `ops` begin with these.
 bool begins(std::span<const Op> ops, std::initializer_list<OpKind> kinds);

@@ -263,8 +263,7 @@ ExchangeSize exchange_size_of_chains(const ModelConfig& config, int64_t rows, in
 }
 
 bool is_attention(const PlanNode& node) {
-  static const std::set<std::string_view> kNames = {"attend", "attend_tiles", "flash_decode", "rope_attend",
-                                                    "rope_flash_decode"};
+  static const std::set<std::string_view> kNames = {"attend", "attend_tiles", "flash_decode", "rope_flash_decode"};
   return kNames.contains(node.kernel_name());
 }
 

@@ -1,5 +1,5 @@
-// Start reading here: one decode step of a network as a plan. What it computes is in models/network/families.cpp,
-// which kernels compute it in models/lowering/lowering.cpp.
+// Start reading here: one decode step of a network as a plan. What it computes is in
+// models/network/decoder_network.cpp, which kernels compute it in models/lowering/lowering.cpp.
 //
 // Each row is one new token of one sequence. Rows of the same sequence at successive positions are allowed: every row's
 // key and value are in the cache before any row attends, so a chunk of a prompt is the same plan without the head. With

@@ -62,9 +62,10 @@ std::string ToolCallText::finish() {
       if (in_call_ && choice_.form == ToolCallForm::tagged && add_call(held_, false))
         held_.clear();  // the closing tag is missing
       else if (in_call_ && choice_.form == ToolCallForm::tagged &&
-               std::exchange(tag_scan_, {.is_json = false}).is_json && held_.find(kClose) != std::string::npos)
-        return push_tagged() + finish();  // a string without an end
-      else if (is_cut && count_ > 0)
+               std::exchange(tag_scan_, {.is_json = false}).is_json && held_.find(kClose) != std::string::npos) {
+        const std::string content = push_tagged();  // a string without an end
+        return content + finish();
+      } else if (is_cut && count_ > 0)
         held_.clear();
       else if (in_call_)
         held_.insert(0, mark());

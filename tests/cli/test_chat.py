@@ -1,14 +1,17 @@
 # Conversations as a black box: generate --chat and chat, with templates put beside the demo model, whose tokenizer puts
 # token 0 before a text; and tokenize --batch.
+import fcntl
 import json
 import os
 import re
 import select
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import unittest
 
@@ -72,6 +75,18 @@ class GenerateChat(ChatTest):
         self.assert_refused(USAGE, ["--chat"], *on_device("generate", self.folder, "--prompt-ids", "1", "--chat"))
         self.assert_refused(USAGE, ["--max-tokens"], *on_device("chat", self.folder, "--max-tokens", "0"))
         self.assert_refused(USAGE, ["--temperature"], *on_device("chat", self.folder, "--temperature", "-1"))
+
+
+    def test_a_text_that_an_instruct_model_would_answer_is_continued_with_a_word_of_it(self):
+        words = on_device("generate", self.folder, "--prompt", "The dog", *LENGTH)
+        told = b"nodewright: the prompt is continued as raw text; --chat answers it by the model's chat template\n"
+        for template, expected in ((None, b""), (EVERY_MESSAGE, b""), ("{{", b""),
+                                   ("<user>{{ messages[0].content }}</user>", told)):
+            if template is not None:
+                self.write("chat_template.jinja", template)
+            done = run(*words)
+            self.assertEqual((0, expected), (done.returncode, done.stderr))
+        self.assertEqual(b"", run(*words, "--chat").stderr)
 
 
 class Chat(ChatTest):
@@ -147,6 +162,69 @@ class Chat(ChatTest):
         for told in (r"no answer yet", r"/help +these lines", r"all +1 answers of 12 tokens", r"there is no command /nonsense"):
             self.assertRegex(done.stderr.decode(), told)
 
+    def test_a_conversation_is_saved_and_goes_on_where_it_was_loaded(self):
+        self.write("chat_template.jinja", EVERY_MESSAGE)
+        saved = os.path.join(self.folder, "talk.json")
+        whole = self.chat("The dog\nThe cat\n", "--system", "Be kind.")
+        first = run(*on_device("chat", self.folder, *LENGTH, "--system", "Be kind."), stdin=b"The dog\n/save %s\n" % saved.encode())
+        self.assertEqual((0, b"saved 1 turn in %s\n" % saved.encode()), (first.returncode, first.stderr))
+        with open(saved) as file:
+            messages = json.load(file)["messages"]
+        self.assertEqual(["system", "user", "assistant"], [one["role"] for one in messages])
+        second = run(*on_device("chat", self.folder, *LENGTH), stdin=b"/load %s\nThe cat\n/save %s\n" % ((saved.encode(),) * 2))
+        self.assertEqual((0, whole), (second.returncode, (first.stdout + second.stdout).decode()))
+
+    def test_a_file_that_holds_no_conversation_is_neither_loaded_nor_written_over(self):
+        self.write("chat_template.jinja", EVERY_MESSAGE)
+        user, answer = {"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}
+        texts = (("notes", "parse error"), ("{}", "no list of messages"), (json.dumps({"messages": [user]}), "no answer"),
+                            (json.dumps({"messages": [answer, user]}), "message 1"), (json.dumps({"messages": [user, user]}), "message 2"),
+                            (json.dumps({"messages": [{"role": "user"}]}), "message 1 has no content"),
+                            (json.dumps({"messages": [{"role": "user", "content": ["a"]}, answer]}), "message 1"))
+        for i, (text, _) in enumerate(texts):
+            self.write("notes%d" % i, text)
+        names = [os.path.join(self.folder, "notes%d" % i) for i in range(len(texts))]
+        done = run(*on_device("chat", self.folder, *LENGTH), stdin="".join("/load %s\n/save %s\n" % (name, name) for name in names).encode())
+        lines = done.stderr.decode().splitlines()
+        self.assertEqual((1, 2 * len(texts)), (done.returncode, len(lines)), lines)
+        for i, (text, named) in enumerate(texts):
+            self.assertRegex(lines[2 * i], r"\Anodewright: cannot load [^\n]*%s" % named)
+            self.assertRegex(lines[2 * i + 1], r"\Anodewright: cannot save [^\n]*notes%d" % i)
+            with open(names[i]) as file:
+                self.assertEqual(text, file.read())
+
+    def test_the_system_s_message_and_settings_change_between_answers(self):
+        self.write("chat_template.jinja", EVERY_MESSAGE)
+        done = run(*on_device("chat", self.folder, *LENGTH), stdin=b"/system Be kind.\nThe dog\n/clear\n/set max_tokens 3\nThe dog\n"
+                   b'/system ""\n/set --max-tokens default\n/clear\nThe dog\n/set\n/bye\n')
+        answers = done.stdout.decode().split("\n")
+        kind = self.answer("Be kind. The dog ")
+        self.assertEqual((0, [kind, self.answer("The dog "), ""]), (done.returncode, [answers[0], *answers[2:]]))
+        self.assertTrue(answers[1] and kind.startswith(answers[1]) and len(answers[1]) < len(kind), answers)
+        self.assertRegex(done.stderr.decode(), r"(?m)^temperature +0$")
+        self.assertRegex(done.stderr.decode(), r"(?m)^max_tokens +12$")
+
+    def test_settings_that_cannot_be_are_named(self):
+        self.write("chat_template.jinja", EVERY_MESSAGE)
+        all_wrong = (("temprature 1", "try: temperature"), ("temperature hot", "'hot' is not a number"), ("temperature", "no value"),
+                     ("top_p 2", "top-p"), ("max_tokens 0", "less than 1"), ("top_k -1", "not a whole number"))
+        done = run(*on_device("chat", self.folder, *LENGTH), stdin="".join("/set %s\n" % words for words, _ in all_wrong).encode())
+        lines = done.stderr.decode().splitlines()
+        self.assertEqual((1, len(all_wrong)), (done.returncode, len(lines)), lines)
+        for line, (_, named) in zip(lines, all_wrong):
+            self.assertRegex(line, r"\Anodewright: cannot [^\n]*%s" % named)
+
+    def test_an_answer_is_given_again_in_place_of_the_last(self):
+        self.write("chat_template.jinja", EVERY_MESSAGE)
+        saved = os.path.join(self.folder, "talk.json")
+        done = run(*on_device("chat", self.folder, "--max-tokens", "12", "--temperature", "1.5", "--seed", "1"),
+                   stdin=b"/regenerate\nThe dog\n/regenerate\n/save %s\n" % saved.encode())
+        first, second, end = done.stdout.decode().split("\n")
+        self.assertEqual((1, ""), (done.returncode, end))  # there was nothing to regenerate at first
+        self.assertNotEqual(first, second)
+        with open(saved) as file:
+            self.assertEqual(["The dog", second], [one["content"] for one in json.load(file)["messages"]])
+
     def test_a_message_may_have_several_lines(self):
         self.write("chat_template.jinja", "{{ bos_token }}{{ messages[-1].content }}")
         self.assertEqual(self.answer("The dog\n ran and") + "\n" + self.answer("The\ncat") + "\n",
@@ -202,42 +280,159 @@ class Demo(CommandTest):
         self.assertEqual(told + second, self.succeed(*on_device("generate", DEMO, "--prompt", told, *LENGTH))[:-1])
 
 
+class AtTerminal:
+    """nodewright chat at a pseudo-terminal: what a person types, and what the screen shows."""
+
+    def __init__(self, test, *words, **environment):
+        self.test, self.shown, self.passed = test, b"", 0
+        self.master, slave = os.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
+        self.process = subprocess.Popen([PROGRAM, *on_device("chat", test.folder, *words)], stdin=slave, stdout=slave,
+                                        stderr=subprocess.PIPE, start_new_session=True, preexec_fn=self.own_terminal,
+                                        env={**os.environ, "TERM": "xterm", "NODEWRIGHT_CHAT_HISTORY": "", **environment})
+        os.close(slave)
+        test.addCleanup(os.close, self.master)
+        test.addCleanup(self.process.stderr.close)
+        test.addCleanup(self.process.wait)
+        test.addCleanup(self.process.kill)
+
+    @staticmethod
+    def own_terminal():
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C is a signal
+
+    def until(self, text):
+        """Waits for it, and returns what was shown before it since the last time."""
+        while text not in self.shown[self.passed:]:
+            self.test.assertTrue(select.select([self.master], [], [], 600)[0], (text, self.shown))
+            self.shown += os.read(self.master, 4096)
+        start, self.passed = self.passed, self.shown.index(text, self.passed) + len(text)
+        return self.shown[start:self.passed - len(text)]
+
+    def at_prompt(self, keys):
+        self.until(b"> ")
+        time.sleep(0.5)  # the prompt stands there a moment before the keys are the library's
+        self.keys(keys)
+
+    def keys(self, keys):
+        os.write(self.master, keys)
+
+    def ends(self):
+        return self.process.wait(timeout=600)
+
+
 class Terminal(ChatTest):
     """A person at a terminal: what is typed is edited by a library, and comes back."""
 
     def setUp(self):
         super().setUp()
         self.write("chat_template.jinja", "{{ bos_token }}{{ messages[-1].content }}")
+        self.saved = os.path.join(self.folder, "talk.json")
+
+    def at(self, *words, **environment):
+        return AtTerminal(self, *(words or LENGTH), **environment)
+
+    def said(self):
+        with open(self.saved) as file:
+            return [one["content"] for one in json.load(file)["messages"] if one["role"] == "user"]
+
+    def save_and_leave(self, screen):
+        screen.at_prompt(b"/save %s\r" % self.saved.encode())
+        screen.at_prompt(b"\x04")
+        self.assertEqual(0, screen.ends())
+        return self.said()
 
     def test_lines_can_be_edited_and_come_back_and_the_first_line_says_how_to_leave(self):
-        master, slave = os.openpty()
-        process = subprocess.Popen([PROGRAM, *on_device("chat", self.folder, *LENGTH)], stdin=slave, stdout=slave,
-                                   stderr=subprocess.PIPE, env={**os.environ, "TERM": "xterm"}, start_new_session=True)
-        os.close(slave)
-        self.addCleanup(process.kill)
-        shown, passed = b"", 0
+        screen = self.at()
+        screen.at_prompt(b"The dgo\x1b[D\x1b[D\x7f\x05\x7fg\n")  # left, left, rub out the d; to the end, g for o
+        screen.until(self.answer("The gg").encode()[:8])
+        screen.at_prompt(b"\x1b[A\n")  # the same again
+        screen.until(self.answer("The gg").encode()[:8])
+        self.assertEqual(["The gg"] * 2, self.save_and_leave(screen))
+        self.assertRegex(screen.process.stderr.read().decode(), r"\A[^\n]*/help[^\n]*/exit or Ctrl-D leaves\.\n")
 
-        def until(text):
-            nonlocal shown, passed
-            while text not in shown[passed:]:
-                self.assertTrue(select.select([master], [], [], 20)[0], (text, shown))
-                shown += os.read(master, 4096)
-            passed = shown.index(text, passed) + len(text)
+    def test_a_pasted_text_is_one_message_short_or_long(self):
+        screen = self.at()
+        long = "\n".join("line %d" % i for i in range(100))
+        screen.at_prompt(b"say \x1b[200~def f():\r\treturn 1\r\r  f()\r\x1b[201~ now\r")
+        screen.at_prompt(b"\x1b[200~" + long.replace("\n", "\r").encode() + b"\x1b[201~")
+        screen.until(b"[pasted text 1: 100 lines]")
+        screen.keys(b" end\r")
+        self.assertEqual(["say def f():\n\treturn 1\n\n  f() now", long + " end"], self.save_and_leave(screen))
 
-        def type_at_prompt(keys):
-            until(b"> ")
-            time.sleep(0.5)  # the prompt stands there a moment before the keys are the library's
-            os.write(master, keys)
+    def test_ctrl_c_takes_back_a_line_and_the_next_one_leaves(self):
+        screen = self.at()
+        screen.at_prompt(b"half a li")
+        screen.until(b"half a li")
+        screen.keys(b"\x03")
+        screen.at_prompt(b"The dog\r")
+        self.assertEqual(["The dog"], self.save_and_leave(screen))
+        screen = self.at()
+        screen.at_prompt(b"half")
+        screen.until(b"half")
+        screen.keys(b"\x03")
+        screen.at_prompt(b"\x03")
+        self.assertEqual(0, screen.ends())
 
-        with process:
-            type_at_prompt(b"The dgo\x1b[D\x1b[D\x7f\x05\x7fg\n")  # left, left, rub out the d; to the end, g for o
-            until(self.answer("The gg").encode()[:8])
-            type_at_prompt(b"\x1b[A\n")  # the same again
-            until(self.answer("The gg").encode()[:8])
-            type_at_prompt(b"\x04")
-            self.assertEqual(0, process.wait(timeout=600))
-            self.assertRegex(process.stderr.read().decode(), r"\A[^\n]*/help[^\n]*/exit or Ctrl-D leaves\.\n")
-        os.close(master)
+    def test_one_ctrl_c_behind_an_answer_does_not_leave(self):
+        screen = self.at()
+        screen.at_prompt(b"The dog\r")
+        screen.at_prompt(b"\x03")
+        screen.at_prompt(b"The cat\r")
+        screen.at_prompt(b"\x03")
+        self.assertEqual(["The dog", "The cat"], self.save_and_leave(screen))
+
+    def test_letters_beyond_ascii_are_whole_without_a_locale(self):
+        screen = self.at(*LENGTH, LC_ALL="C", LANG="")
+        screen.at_prompt("café 日本x".encode() + b"\x7f\x7f\r")
+        self.assertEqual(["café 日"], self.save_and_leave(screen))
+
+    def test_what_was_typed_comes_back_in_the_next_session_and_nobody_else_may_read_it(self):
+        history = os.path.join(self.folder, "state", "typed")
+        screen = self.at(*LENGTH, NODEWRIGHT_CHAT_HISTORY=history)
+        screen.at_prompt(b"The dog\x1b\rran\r")
+        screen.at_prompt(b"\x04")
+        self.assertEqual((0, 0o600, 0o700), (screen.ends(), os.stat(history).st_mode & 0o777,
+                                            os.stat(os.path.dirname(history)).st_mode & 0o777))
+        screen = self.at(*LENGTH, NODEWRIGHT_CHAT_HISTORY=history)
+        screen.at_prompt(b"\x1b[A fast\r")
+        self.assertEqual(["The dog\nran fast"], self.save_and_leave(screen))
+
+    def test_the_file_of_what_was_typed_is_bounded(self):
+        history = os.path.join(self.folder, "typed")
+        with open(history, "w") as file:
+            file.write("".join(json.dumps("line %d" % i) + "\n" for i in range(5000)) + "no JSON\n")
+        screen = self.at(*LENGTH, NODEWRIGHT_CHAT_HISTORY=history)
+        screen.at_prompt(b"\x1b[A\r")
+        self.assertEqual(["line 4999"], self.save_and_leave(screen))
+        with open(history) as file:
+            lines = file.read().splitlines()
+        self.assertEqual((1001, 0o600), (len(lines), os.stat(history).st_mode & 0o777))  # /save is the newest
+
+    def test_tab_completes_commands_settings_and_files(self):
+        screen = self.at()
+        screen.at_prompt(b"/sy\t")
+        screen.until(b"stem ")
+        screen.keys(b"Be kind.\r")
+        screen.at_prompt(b"/set max_t\t5\r")
+        screen.at_prompt(b"The dog\r")
+        with open(self.saved, "w") as file:
+            file.write('{"messages": []}')
+        screen.at_prompt(b"/save %s/talk.j\t\r" % self.folder.encode())
+        screen.at_prompt(b"\x04")
+        self.assertEqual((0, ["The dog"]), (screen.ends(), self.said()))
+        with open(self.saved) as file:
+            self.assertEqual({"role": "system", "content": "Be kind."}, json.load(file)["messages"][0])
+
+    def test_keys_during_an_answer_do_not_show_in_it_and_are_the_next_line(self):
+        screen = self.at("--greedy", "--max-tokens", "200", "--logit-bias", "1=-100")
+        screen.at_prompt(b"The dog\r")
+        screen.until(b"The dog\r\n")
+        screen.until(b" ")  # the answer has begun
+        screen.keys(b"ZQZQ\x1b[A\x1b[B")
+        self.assertNotIn(b"ZQZQ", screen.until(b"> "))
+        screen.until(b"ZQZQ")
+        screen.keys(b"\x15The cat\r")
+        self.assertEqual(["The dog", "The cat"], self.save_and_leave(screen))
 
 
 class Batch(CommandTest):

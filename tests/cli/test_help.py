@@ -2,6 +2,8 @@
 import os
 import re
 import shlex
+import shutil
+import tempfile
 import unittest
 
 from command import DEMO, SOURCE, USAGE, CommandTest, golden_model, run
@@ -53,8 +55,9 @@ class Slips(CommandTest):
                              ("run --max-tokns 3", ["--max-tokns", "did you mean --max-tokens?"]),
                              ("run --max-model-length=3 --model x", ["--max-model-length:", "did you mean --max-model-len?"]),
                              ("genrate", ["genrate", "did you mean generate?"]), ("bench decde", ["decde", "bench command", "did you mean decode?"]),
-                             ("doctor --device cpu", ["--device: doctor has no such option (see nodewright doctor --help)"]),
-                             ("generate foo --model x", ["foo: generate takes options and no such word"])):
+                             ("doctor --device cpu", ["--device: doctor has no such option; ", "serve", "have it (see nodewright doctor --help)"]),
+                             ("doctor foo", ["foo: doctor takes options and no such word"]),
+                             ("inspect --tp 2 --model x", ["--tp: inspect has no such option; ", "serve", "have it"])):
             self.assertNotIn("following argument", self.assert_refused(USAGE, named, *words.split()))
         self.assertNotIn("mean", self.assert_refused(USAGE, ["--zzzz"], "run", "--zzzz", "--model", "x"))
 
@@ -80,6 +83,74 @@ class Slips(CommandTest):
             text = self.succeed(*words)
             self.assertRegex(text, r"[\d.]+ (M|G|T)B free")
             self.assertNotRegex(text, r"[KMG]iB")
+
+
+class OtherPrograms(CommandTest):
+    """Command lines of vLLM and llama.cpp."""
+
+    def outcome(self, *words, **environment):
+        done = run(*words, **environment)
+        return done.returncode, done.stderr.decode()
+
+    def test_the_model_may_be_a_bare_word(self):
+        ids = self.succeed("tokenize", DEMO, "--text", "The dog")
+        self.assertEqual(ids, self.succeed("tokenize", "--text", "The dog", "-m", DEMO))
+        self.assert_refused(USAGE, ["/nowhere", "no such folder"], "serve", "/nowhere", "--port", "0")
+        self.assert_refused(USAGE, ["--model"], "tokenize", DEMO, "--model", DEMO, "--text", "a")
+
+    def test_a_model_of_the_hub_s_cache_is_found_by_its_name_and_by_its_folder(self):
+        with tempfile.TemporaryDirectory() as home:
+            folder = os.path.join(home, "hub", "models--some--tiny-model")
+            snapshot = os.path.join(folder, "snapshots", "0123abcd")
+            os.makedirs(os.path.join(folder, "refs"))
+            shutil.copytree(DEMO, snapshot)
+            os.mkdir(os.path.join(folder, "snapshots", "another"))
+            with open(os.path.join(folder, "refs", "main"), "w") as file:
+                file.write("0123abcd")
+            ids = self.succeed("tokenize", DEMO, "--text", "The dog").encode()
+            for name, environment in (("some/tiny-model", {"HF_HOME": home}), ("some/tiny-model", {"HF_HUB_CACHE": home + "/hub", "HF_HOME": "/x"}),
+                                      (folder, {}), (folder + "/", {}), (snapshot, {})):
+                done = run("tokenize", name, "--text", "The dog", **environment)
+                self.assertEqual((0, ids), (done.returncode, done.stdout), done.stderr)
+            code, told = self.outcome("tokenize", "some/other", "--text", "a", HF_HOME=home)
+            self.assertEqual(USAGE, code)
+            for part in ("'some/other'", home, "hf download some/other --local-dir other"):
+                self.assertIn(part, told)
+            os.remove(os.path.join(folder, "refs", "main"))
+            code, told = self.outcome("inspect", folder, "--device", "none")
+            self.assertEqual((True, True), (code != 0, "snapshots" in told), told)
+
+    def test_options_with_another_name_are_ours(self):
+        model = golden_model("odd_sizes")
+        for words, named in (("--ctx-size 513", "--max-context and --model"), ("-c 513", "--max-context and --model"),
+                             ("--gpu-memory-utilization 2", "--gpu-memory-utilization: '2' is not a share"), ("-np 0", "--max-batch"),
+                             ("--max-num-batched-tokens x", "--step-tokens"), ("--temp -1", "--temperature"), ("--n-predict -1", "--n-predict"),
+                             ("--repeat-penalty 0", "repetition"), ("--default-chat-template-kwargs 3", "is not a JSON object"),
+                             ("--parallel", "--parallel: it needs a value")):
+            code, told = self.outcome("run", model, *words.split())
+            self.assertEqual(USAGE, code, told)
+            self.assertIn(named, told)
+
+    def test_options_that_change_nothing_are_told_and_their_wrong_values_refused(self):
+        words = ("--enforce-eager --dtype auto --trust-remote-code --enable-prefix-caching --enable-auto-tool-choice --enable-lora "
+                 "--enable-chunked-prefill --disable-log-requests --swap-space 4 -ngl 99 --n-gpu-layers=9 -fa on --jinja").split()
+        code, told = self.outcome("serve", "/nowhere", *words, "--port", "0")
+        lines = told.splitlines()
+        self.assertEqual((USAGE, 13), (code, sum(" changes nothing: " in line for line in lines)), told)
+        self.assertIn("/nowhere", lines[-1])
+        for words, named in (("--dtype float16", "float16"), ("--kv-cache-dtype fp8", "fp8"), ("--block-size 16", "16"), ("--dtype", "needs a value")):
+            code, told = self.outcome("serve", "/nowhere", *words.split())
+            self.assertEqual((USAGE, True), (code, words.split()[0] in told and named in told), told)
+        self.assert_refused(USAGE, ["--enforce-eager", "doctor has no such option"], "doctor", "--enforce-eager")
+
+    def test_a_value_that_looks_like_an_option_of_others_stays_a_value(self):
+        self.assertEqual(self.succeed("tokenize", DEMO, "--text=--temp"), self.succeed("tokenize", DEMO, "--text", "--temp"))
+
+    def test_help_is_a_command(self):
+        self.assertEqual(self.succeed("chat", "--help"), self.succeed("help", "chat"))
+        self.assertEqual(self.succeed("bench", "decode", "--help"), self.succeed("help", "bench", "decode"))
+        self.assertEqual(self.succeed("--help"), self.succeed("help"))
+        self.assertEqual(self.succeed("--version"), self.succeed("-V"))
 
 
 class Page(CommandTest):

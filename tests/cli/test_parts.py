@@ -60,7 +60,8 @@ class Parts(ChatTest):
         return found
 
     def test_a_call_of_a_tool_is_told_as_structure(self):
-        self.write("chat_template.jinja", "{{ bos_token }}{{ messages[0].content }}{% if tools %}<tool_call>{{ tools | tojson }}{% endif %}")
+        self.write("chat_template.jinja", "{{ bos_token }}{{ messages[0].content }}"
+                   "{% if tools %}<tool_call>{{ tools[0].function.name }}{% endif %}")
         ask = {"messages": USER, "tools": [WEATHER], "max_tokens": 64, "temperature": 0, "tool_choice": "required",
                "parallel_tool_calls": False}
         named = {"type": "function", "function": {"name": "weather"}}
@@ -82,7 +83,8 @@ class Parts(ChatTest):
         self.assertEqual("weather", forced["tool_calls"][0]["function"]["name"])
 
     def test_what_a_request_says_wrong_about_tools_is_named(self):
-        self.write("chat_template.jinja", "{{ bos_token }}{{ messages[0].content }}{% if tools %}<tool_call>{{ tools | tojson }}{% endif %}")
+        self.write("chat_template.jinja", "{{ bos_token }}{{ messages[0].content }}"
+                   "{% if tools %}<tool_call>{{ tools[0].function.name }}{% endif %}")
         ask = {"messages": USER, "tools": [WEATHER], "max_tokens": 4}
         wrong = {"tool_choice": {**ask, "tool_choice": "sometimes"}, "tools": {**ask, "tools": [{"type": "search"}]},
                  "parallel_tool_calls": {**ask, "parallel_tool_calls": 1}, "tool_choice, which needs": {
@@ -103,8 +105,7 @@ class Parts(ChatTest):
         ask = {"messages": messages, "max_tokens": 12, "temperature": 0}
         self.assertEqual(self.answer("Once upon a timeRome was hot."), self.results([{**ask, "id": 1}])[1]["text"])
         call["function"]["arguments"] = "[1"
-        refused = self.results([{**ask, "id": 1}], exit_code=1)[1]
-        self.assertIn("arguments are no JSON object", refused["message"])
+        self.assertEqual("length", self.results([{**ask, "id": 1}])[1]["finish_reason"])  # an old turn ends no conversation
 
     def test_thoughts_are_told_apart(self):
         self.write("chat_template.jinja", "{{ bos_token }}{{ messages[0].content }}")

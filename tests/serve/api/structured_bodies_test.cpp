@@ -67,7 +67,7 @@ TEST_F(StructuredBodies, ReferencesToDefinitionsArePutInPlace) {
         R"({"$defs":{"B":{}},"$ref":"#/$defs/A"})", R"({"$defs":{"A":{"$ref":"#/$defs/A"}},"$ref":"#/$defs/A"})",
         R"({"$defs":{"A":{"anyOf":[{"$ref":"#/$defs/A"}]}},"type":"object","properties":{"a":{"$ref":"#/$defs/A"}}})",
         R"({"$defs":{"A":{"type":"null"}},"$ref":"#/$defs/A","minimum":5})"})
-    EXPECT_THROW(pattern(schema), std::invalid_argument) << schema;
+    EXPECT_ANY_THROW(pattern(schema)) << schema;
   Json doubling{{"$ref", "#/$defs/a40"}, {"$defs", {{"a0", {{"type", "null"}}}}}};
   for (int i = 1; i <= 40; ++i) {
     const Json before{{"$ref", "#/$defs/a" + std::to_string(i - 1)}};
