@@ -75,10 +75,12 @@ int doctor() {
   report("kernel cache", [] {
     const OpenedDevice opened = open_device("cpu");
     const KernelCache cache(*opened.device);
-    if (cache.folder().empty())
-      throw Error({.doing = "make a kernel cache folder",
+    if (!cache.stats().disk_problem.empty())
+      throw Error({.doing = "keep compiled kernels",
                    .detail = cache.stats().disk_problem,
-                   .advice = "set NODEWRIGHT_CACHE to a folder that can be written; until then every start compiles"});
+                   .advice =
+                       "set NODEWRIGHT_CACHE to a folder that you can write, and nobody else; until then every start "
+                       "compiles"});
     return cache.folder().string();
   });
   report("tunings", tunings_found);

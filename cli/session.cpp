@@ -111,9 +111,12 @@ KernelCacheOptions kernel_options(bool quiet) {
     if (!quiet) bar->show(done, total);
     if (done == total) told->caught.reset();
   };
+  options.not_trusted = [](const std::string& problem) {
+    say("nodewright: compiled kernels on disk are not used, and are compiled again: {}\n", problem);
+  };
   options.not_kept = [](const std::string& problem) {
     say("nodewright: what is compiled is not kept, and the next start compiles it again: {}; try: set "
-        "NODEWRIGHT_CACHE to a folder that can be written\n",
+        "NODEWRIGHT_CACHE to a folder that you can write, and nobody else\n",
         problem);
   };
   return options;

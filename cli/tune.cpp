@@ -1,5 +1,6 @@
 // nodewright tune: what this device does better for this model, into a file that later commands find.
 #include <fmt/format.h>
+#include <sys/stat.h>
 
 #include <cstdio>
 #include <filesystem>
@@ -72,6 +73,7 @@ int tune(const TuneOptions& options) {
   };
   const TuningKey key = tuning_key(session.device(), session.config());
   const std::filesystem::path path = options.out.empty() ? tuning_file(key) : options.out;
+  umask(umask(0) | S_IWGRP | S_IWOTH);  // or the next command would not trust what lies there
   if (options.out.empty()) std::filesystem::create_directories(path.parent_path());
   bool is_new = !options.out.empty();  // a file that was named holds this measurement alone
   TunerOptions tuner = options.tuner;

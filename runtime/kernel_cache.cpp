@@ -236,7 +236,9 @@ KernelCache::Source KernelCache::source_of(const KernelRequest& request) {
 std::optional<std::vector<std::byte>> KernelCache::image_on_disk(const KernelRequest& request, const Source& source) {
   ImageStore::Read read = store_.read(request.name, source.key);
   const std::lock_guard lock(mutex_);
-  if (read.found == ImageStore::Found::damaged) ++stats_.disk_rejects;
+  if (read.found == ImageStore::Found::damaged || read.found == ImageStore::Found::untrusted) ++stats_.disk_rejects;
+  if (read.found == ImageStore::Found::untrusted && !std::exchange(told_not_trusted_, true) && options_.not_trusted)
+    options_.not_trusted(read.problem);
   if (read.found != ImageStore::Found::yes) return std::nullopt;
   ++stats_.disk_hits;
   return std::move(read.image);

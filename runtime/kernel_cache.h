@@ -58,6 +58,8 @@ struct KernelCacheOptions {
   std::function<void(size_t)> compiles = {};
   // Told once, under a lock: why what is compiled is not kept on disk.
   std::function<void(const std::string&)> not_kept = {};
+  // Told once, under a lock: whose a file on disk is that is not used, because somebody else may have written it.
+  std::function<void(const std::string&)> not_trusted = {};
 };
 
 // A kernel that takes exactly an A, with the shape it is to be launched in.
@@ -126,7 +128,7 @@ class KernelCache {
   struct Stats {
     uint64_t compiled = 0;       // kernels
     uint64_t disk_hits = 0;      // kernels read from disk
-    uint64_t disk_rejects = 0;   // files found truncated, damaged or foreign, and written anew
+    uint64_t disk_rejects = 0;   // files found truncated, damaged, foreign or not trusted, and written anew
     uint64_t disk_failures = 0;  // writes that did not succeed; the kernel works all the same
     double ms = 0;               // wall time spent in get() and prepare() on kernels not yet loaded
     std::string disk_problem;    // why the folder is not used, or the last failure; empty when all is well
@@ -160,7 +162,7 @@ class KernelCache {
   std::map<std::string, std::unique_ptr<Entry>> loaded_;  // by to_string(request)
   std::map<CUfunction, unsigned> shared_allowed_;         // bytes of dynamic shared memory asked for so far
   Stats stats_;
-  bool told_not_kept_ = false;
+  bool told_not_kept_ = false, told_not_trusted_ = false;
 };
 
 }  // namespace nodewright

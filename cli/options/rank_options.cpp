@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <chrono>
+#include <cstdlib>
 
 #include "cli/options/whole_number.h"
 #include "runtime/error.h"
@@ -42,6 +43,21 @@ RankMeeting place_of(const std::string& text) {
   return place;
 }
 
+// The option, or else the variable. One that is there and empty is a mistake in what fills it.
+std::string secret_of(const RankOptions& options) {
+  constexpr const char* kVariable = "NODEWRIGHT_RENDEZVOUS_SECRET";
+  const char* const of_environment = std::getenv(kVariable);
+  if (!options.secret && of_environment == nullptr) return "";
+  std::string secret = options.secret ? *options.secret : std::string(of_environment);
+  if (secret.empty())
+    throw Error({.doing = "use",
+                 .object = options.secret ? "--rendezvous-secret" : kVariable,
+                 .detail = "it is empty, and anybody could join",
+                 .advice = "a text that all ranks know, or leave it out",
+                 .fault = Fault::usage});
+  return secret;
+}
+
 void check_session(const SessionOptions& session) {
   if (session.stages > 1) refuse_beside_rank("--pp", "stages run in one process", "--tp");
   if (session.tensor_parallel < 2)
@@ -78,6 +94,8 @@ void add_rank_options(CLI::App& command, RankOptions& options, SessionOptions& s
       ->check(whole_number<uint16_t>);
   command.add_option("--rendezvous", options.rendezvous,
                      "HOST:PORT at which rank 0 waits for the others, in a network that is trusted");
+  command.add_option("--rendezvous-secret", options.secret,
+                     "text that all ranks must know to join (default: NODEWRIGHT_RENDEZVOUS_SECRET, or none)");
   command
       .add_option("--rendezvous-timeout", options.timeout_s, "seconds after which a rank that has not come is missed")
       ->check(whole_number<uint16_t, 1>)
@@ -103,6 +121,7 @@ std::optional<RankMeeting> meeting_of(const RankOptions& options, const SessionO
   meeting.rank = static_cast<size_t>(*session.rank);
   meeting.ranks = static_cast<size_t>(session.tensor_parallel);
   meeting.patience = std::chrono::seconds(options.timeout_s);
+  meeting.secret = secret_of(options);
   return meeting;
 }
 

@@ -1,4 +1,4 @@
-// --rank, --rendezvous and --rendezvous-timeout of `serve`: one process for each rank of --tp.
+// --rank, --rendezvous, --rendezvous-timeout and --rendezvous-secret of `serve`: one process for each rank of --tp.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -15,6 +15,7 @@ namespace nodewright::cli {
 struct RankOptions {
   std::string rendezvous;  // HOST:PORT of rank 0
   int64_t timeout_s = 60;
+  std::optional<std::string> secret;
 };
 
 // --rank is the session's.

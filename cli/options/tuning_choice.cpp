@@ -6,7 +6,9 @@
 #include <system_error>
 #include <utility>
 
+#include "cli/output/say.h"
 #include "runtime/error.h"
+#include "runtime/host/path_trust.h"
 
 namespace nodewright::cli {
 namespace {
@@ -51,7 +53,12 @@ TuningChoice choose_tuning(const std::string& word, bool invariant, const Tuning
   const std::filesystem::path path = is_auto ? tuning_file(key) : std::filesystem::path(word);
   Tuning shipped = shipped_tuning(key);
   std::error_code unused;
-  if (is_auto && (path.empty() || !std::filesystem::exists(path, unused))) {
+  bool is_there = !is_auto || (!path.empty() && std::filesystem::exists(path, unused));
+  if (const std::string why = is_auto && is_there ? why_untrusted_file(path) : ""; !why.empty()) {
+    say("nodewright: a tuning on disk is not used: {}; try: nodewright tune, or --tuning FILE\n", why);
+    is_there = false;
+  }
+  if (!is_there) {
     if (shipped.steps.empty()) return {nullptr, "none"};
     const std::string words = "the program's own, " + rows_of(shipped);
     return {std::make_shared<const Tuning>(std::move(shipped)), words};

@@ -293,7 +293,10 @@ int serve_with(const ServeOptions& options, const ModelConfig& config, const Dev
 }
 
 std::function<void(uint16_t)> tell_waiting(const RankMeeting& meeting) {
-  return [others = meeting.ranks - 1, host = meeting.host](uint16_t port) {
+  return [others = meeting.ranks - 1, host = meeting.host, open = meeting.secret.empty()](uint16_t port) {
+    if (open && host != "127.0.0.1" && host != "::1" && host != "localhost")
+      say("nodewright: whoever reaches {} may join the ranks: --rendezvous-secret is not set\n",
+          rank_address_text(host, port));
     say("nodewright: waits for {} other rank{} at {}\n", others, others == 1 ? "" : "s", rank_address_text(host, port));
   };
 }
@@ -320,7 +323,12 @@ int serve(ServeOptions options) {
     return follow_rank_zero(*meeting, devices, options.session, settings_for(options, on_cpu),
                             needs_of(options, config, on_cpu));
   }
-  if (meeting) meeting->listens = tell_waiting(*meeting);
+  if (meeting) {
+    meeting->listens = tell_waiting(*meeting);
+    meeting->dropped = [](const std::string& stranger) {
+      say("nodewright: dropped at the ranks' port: {}\n", stranger);
+    };
+  }
 
   ServedModel model = served_model(options, config, tokenizer);
   check_names(options.engine, model);

@@ -1,4 +1,5 @@
-// SIGINT and SIGTERM of a server, on a thread of its own: the first drains, the second aborts. docs/serving.md.
+// SIGINT, SIGTERM and SIGHUP of a server, on a thread of its own: the first drains, the second aborts. Under nohup
+// SIGHUP stays ignored. docs/serving.md.
 #pragma once
 
 #include <atomic>
@@ -9,7 +10,7 @@
 
 namespace nodewright::cli {
 
-// Holds both signals back from the thread that makes it, and so from all that it starts afterwards, while it lives.
+// Holds them back from the thread that makes it, and so from all that it starts afterwards, while it lives.
 class Shutdown {
  public:
   // `drain` and `abort`: each called once at most, on a thread of this. `patience`: after drain() until abort() comes

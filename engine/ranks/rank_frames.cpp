@@ -32,6 +32,8 @@ std::string name_of(FrameKind kind) {
       return "end";
     case FrameKind::failed:
       return "failed";
+    case FrameKind::proof:
+      return "proof";
   }
   return fmt::format("kind {}", static_cast<uint32_t>(kind));
 }

@@ -26,6 +26,7 @@ enum class FrameKind : uint32_t {
   table,
   end,     // rank 0 ends in order
   failed,  // the sender ends out of order: why
+  proof,   // that the sender knows the secret; of rank 0 a nonce before it
 };
 // "launch"; "kind 77" of one that is none.
 std::string name_of(FrameKind kind);

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <utility>
 
@@ -24,6 +25,8 @@ constexpr std::chrono::seconds kEndTime{10};
 constexpr std::chrono::milliseconds kLookAgain{5};
 // Of the last words, until they have been heard.
 constexpr std::chrono::milliseconds kLastWordsTime{500};
+// Of the signs of life; 30 and more fit into the time after which a rank counts as hung.
+constexpr std::chrono::milliseconds kPulseEvery{1000};
 constexpr size_t kMostReason = 4096;  // bytes
 // What a frame of the start may have.
 constexpr uint32_t kMostTerms = 1000;
@@ -38,10 +41,13 @@ constexpr const char* kHasLeft = "it has left";
 
 }  // namespace
 
-RankLink::RankLink(const RankMeeting& meeting) : rank_(meeting.rank), ranks_(meeting.ranks) {
+RankLink::RankLink(const RankMeeting& meeting)
+    : rank_(meeting.rank), ranks_(meeting.ranks), patience_(meeting.patience), most_silent_(meeting.most_silent) {
   MetRanks met = meet(meeting);
   steps_ = std::move(met.steps);
   values_ = std::move(met.values);
+  pulses_ = std::move(met.pulses);
+  heard_.assign(pulses_.size(), Clock::now());
   for (size_t i = 0; i < steps_.size(); ++i)
     names_.push_back(fmt::format("rank {} at {}", rank_at(i), steps_[i].peer()));
   stop_ = eventfd(0, EFD_CLOEXEC);
@@ -72,15 +78,47 @@ void RankLink::watch() {
   std::vector<pollfd> polled{{.fd = stop_, .events = POLLIN, .revents = 0}};
   for (const RankSocket& socket : steps_)
     polled.push_back({.fd = socket.descriptor(), .events = POLLRDHUP, .revents = 0});
+  const auto pulse_every = std::min(kPulseEvery, most_silent_ / 8);
+  Clock::time_point next_pulse = Clock::now();
   while (true) {
-    poll(polled.data(), polled.size(), -1);
+    const auto until = std::chrono::ceil<std::chrono::milliseconds>(next_pulse - Clock::now());
+    poll(polled.data(), polled.size(), static_cast<int>(std::max<int64_t>(until.count(), 0)));
     if (polled[0].revents != 0) return;
+    if (Clock::now() >= next_pulse) {
+      hear_pulses();
+      if (find_hung()) return;
+      next_pulse = Clock::now() + pulse_every;
+    }
     for (size_t i = 0; i < steps_.size(); ++i) {
       if (polled[i + 1].revents == 0) continue;
       if (hear_last_words(i)) return;
       std::this_thread::sleep_for(kLookAgain);
     }
   }
+}
+
+// Of the others, and sends one to each. Who has left is no matter of theirs.
+void RankLink::hear_pulses() {
+  constexpr std::byte kPulse{1};
+  std::array<std::byte, 256> came{};
+  for (size_t i = 0; i < pulses_.size(); ++i) {
+    const int socket = pulses_[i].descriptor();
+    [[maybe_unused]] const ssize_t sent = ::send(socket, &kPulse, sizeof(kPulse), MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (recv(socket, came.data(), came.size(), MSG_DONTWAIT) > 0) heard_[i] = Clock::now();
+  }
+}
+
+// What waits for a hung rank in this process goes on, and finds it lost.
+bool RankLink::find_hung() {
+  for (size_t i = 0; i < pulses_.size(); ++i) {
+    if (Clock::now() - heard_[i] < most_silent_) continue;
+    lose(rank_at(i), fmt::format("it is connected and has given no sign of life for {:g} s: the process or its machine "
+                                 "hangs",
+                                 std::chrono::duration<double>(most_silent_).count()));
+    steps_[i].shut_down();
+    return true;
+  }
+  return false;
 }
 
 // Whether the loss is known now, with the reason that the rank gave, if it did. Rank 0's steps that are still to be
@@ -133,18 +171,20 @@ void RankLink::when_lost(const std::function<void(const std::string& reason)>& t
 }
 
 // The next frame of that rank. Throws Error where none comes, or it says why it leaves.
-void RankLink::take_frame(size_t index) {
-  const bool came = steps_[index].receive(frame_);
+void RankLink::take_frame(size_t index, std::optional<Time> limit) {
+  const bool came = steps_[index].receive(frame_, limit);
   if (came && frame_.kind != FrameKind::failed) return;
-  const std::string why = came ? FrameReader(frame_).take_text() : kHasLeft, before = lost();
+  const bool is_late = !came && limit && Clock::now() >= *limit;
+  const char* const silent = is_late ? "it is connected and has not said its terms in time" : kHasLeft;
+  const std::string why = came ? FrameReader(frame_).take_text() : silent, before = lost();
   lose(rank_at(index), why);
   lost_error(came || before.empty() ? fmt::format("{}: {}", names_[index], why) : before);
 }
 
 // The same, which must be of this kind.
-const Frame& RankLink::expect(size_t index, FrameKind kind) {
+const Frame& RankLink::expect(size_t index, FrameKind kind, std::optional<Time> limit) {
   const std::lock_guard lock(reading_);
-  take_frame(index);
+  take_frame(index, limit);
   if (frame_.kind == FrameKind::refused) refuse_terms(FrameReader(frame_).take_text());
   if (frame_.kind != kind)
     throw Error({.doing = "read what another rank sent",
@@ -161,8 +201,8 @@ void RankLink::refuse_terms(const std::string& reason) {
                .fault = Fault::usage});
 }
 
-void RankLink::check_terms(size_t index, std::span<const RankTerm> terms) {
-  FrameReader reader(expect(index, FrameKind::terms));
+void RankLink::check_terms(size_t index, std::span<const RankTerm> terms, Time limit) {
+  FrameReader reader(expect(index, FrameKind::terms, limit));
   const auto count = std::min(reader.take<uint32_t>(), kMostTerms);
   const auto refuse = [&](const std::string& reason) {
     FrameWriter refused(FrameKind::refused);
@@ -180,9 +220,9 @@ void RankLink::check_terms(size_t index, std::span<const RankTerm> terms) {
   reader.end();
 }
 
-void RankLink::agree(std::span<const RankTerm> terms) {
+void RankLink::agree(std::span<const RankTerm> terms, std::optional<std::chrono::milliseconds> patience) {
   if (rank_ == 0) {
-    for (size_t i = 0; i < steps_.size(); ++i) check_terms(i, terms);
+    for (size_t i = 0; i < steps_.size(); ++i) check_terms(i, terms, Clock::now() + patience.value_or(patience_));
     FrameWriter agreed(FrameKind::agreed);
     return tell(agreed);
   }
@@ -190,7 +230,7 @@ void RankLink::agree(std::span<const RankTerm> terms) {
   frame.add(static_cast<uint32_t>(terms.size()));
   for (const RankTerm& one : terms) frame.add_text(one.name).add_text(one.value);
   steps_[0].send(frame.finish());
-  expect(0, FrameKind::agreed);
+  expect(0, FrameKind::agreed);  // which waits for the last rank, and gives up or hangs itself
 }
 
 int64_t RankLink::least(int64_t own) {

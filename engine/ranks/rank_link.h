@@ -1,5 +1,5 @@
 // What one process of a group of ranks has of the others: agreement at the start, steps from rank 0 to the others, and
-// the news that one has left, which comes within a second however the process ended.
+// the news that one has left, which comes within a second however the process ended, or that it hangs.
 //
 //   RankLink link({.rank = 1, .ranks = 2, .host = "10.0.0.1", .port = 29500});   meets the others
 //   link.agree(terms);                                                          and so do they
@@ -7,9 +7,11 @@
 //   link.when_lost([&](const std::string& reason) { collectives.give_up(); });
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <thread>
@@ -41,8 +43,9 @@ class RankLink {
   // rank has left, with its reason.
 
   // Throws Error besides, on both sides, where a rank has other terms than rank 0: with the name and both values of the
-  // first that differs.
-  void agree(std::span<const RankTerm> terms);
+  // first that differs; and of rank 0, where a rank is silent for `patience`, that of the meeting
+  // where there is none.
+  void agree(std::span<const RankTerm> terms, std::optional<std::chrono::milliseconds> patience = {});
   // The least of all ranks' numbers.
   int64_t least(int64_t own);
   // What rank 0 passes; the others pass nothing.
@@ -77,15 +80,20 @@ class RankLink {
  private:
   size_t index_of(size_t rank) const { return rank_ == 0 ? rank - 1 : 0; }
   size_t rank_at(size_t index) const { return rank_ == 0 ? index + 1 : 0; }
-  void take_frame(size_t index);
-  const Frame& expect(size_t index, FrameKind kind);
-  void check_terms(size_t index, std::span<const RankTerm> terms);
+  using Time = std::chrono::steady_clock::time_point;
+  void take_frame(size_t index, std::optional<Time> limit = {});
+  const Frame& expect(size_t index, FrameKind kind, std::optional<Time> limit = {});
+  void check_terms(size_t index, std::span<const RankTerm> terms, Time limit);
   [[noreturn]] void refuse_terms(const std::string& reason);
   void watch();
   bool hear_last_words(size_t index);
+  void hear_pulses();
+  bool find_hung();
 
   size_t rank_, ranks_;
-  std::vector<RankSocket> steps_, values_;
+  std::chrono::milliseconds patience_, most_silent_;
+  std::vector<RankSocket> steps_, values_, pulses_;
+  std::vector<Time> heard_;         // the last pulse of each; of the watcher
   std::vector<std::string> names_;  // "rank 1 at 10.0.0.2:40312"
   Frame frame_;                     // the last that came
   std::mutex reading_;              // of steps_

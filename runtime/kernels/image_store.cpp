@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "runtime/host/path_trust.h"
+
 namespace nodewright {
 namespace {
 
@@ -60,6 +62,18 @@ bool write_all(int file, std::span<const std::byte> from) {
   return true;
 }
 
+// For this user alone, whatever the umask: what lies there is code.
+// Those that are there stay as they are. Returns why the last could not be made.
+int create_own_folders(const std::filesystem::path& folder) {
+  std::filesystem::path made;
+  int failure = 0;
+  for (const std::filesystem::path& part : folder) {
+    made /= part;
+    failure = ::mkdir(made.c_str(), S_IRWXU) == 0 ? 0 : errno;
+  }
+  return failure == EEXIST ? ENOTDIR : failure;
+}
+
 std::string reason(const char* doing, const std::string& path) {
   return std::string(doing) + " " + path + ": " + std::strerror(errno);
 }
@@ -71,13 +85,14 @@ ImageStore::ImageStore(std::filesystem::path folder) {
     problem_ = "no cache folder: neither NODEWRIGHT_CACHE nor HOME is set";
     return;
   }
-  std::error_code failed;
-  std::filesystem::create_directories(folder, failed);
-  if (failed || !std::filesystem::is_directory(folder, failed)) {
-    problem_ = "cannot create the cache folder " + folder.string() + ": " + failed.message();
+  const int failure = create_own_folders(folder);
+  std::error_code unused;
+  if (!std::filesystem::is_directory(folder, unused)) {
+    problem_ = "cannot create the cache folder " + folder.string() + ": " + std::strerror(failure);
     return;
   }
   folder_ = std::move(folder);
+  problem_ = why_untrusted_folder(folder_);
 }
 
 std::filesystem::path ImageStore::default_folder() {
@@ -97,8 +112,11 @@ std::filesystem::path ImageStore::file_of(const std::string& name, const Digest&
 
 ImageStore::Read ImageStore::read(const std::string& name, const Digest& key) const {
   if (folder_.empty()) return {};
-  const File file(::open(file_of(name, key).c_str(), O_RDONLY | O_CLOEXEC));
+  const File file(::open(file_of(name, key).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));  // it may be a pipe
   if (!file.open()) return {};
+  std::string distrust = why_untrusted(file.get(), file_of(name, key));
+  if (distrust.empty()) distrust = problem_;
+  if (!distrust.empty()) return {Found::untrusted, {}, std::move(distrust)};
   Read damaged{Found::damaged, {}};
   Header header;
   struct stat size {};
@@ -113,7 +131,7 @@ ImageStore::Read ImageStore::read(const std::string& name, const Digest& key) co
 }
 
 std::string ImageStore::write(const std::string& name, const Digest& key, std::span<const std::byte> image) const {
-  if (folder_.empty()) return problem_;
+  if (!problem_.empty()) return problem_;
   Header header{};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.key = key;

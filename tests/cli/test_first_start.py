@@ -16,7 +16,7 @@ COMPILES = r"nodewright: compiling \d+ kernels, once; the next start finds them 
 
 
 def started(*words, **environment):
-    return subprocess.run([PROGRAM, *words], stdin=subprocess.DEVNULL, capture_output=True, env={**os.environ, **environment}, timeout=250)
+    return subprocess.run([PROGRAM, *words], stdin=subprocess.DEVNULL, capture_output=True, env={**os.environ, **environment}, timeout=600)
 
 
 class FirstStart(CommandTest):
@@ -39,6 +39,23 @@ class FirstStart(CommandTest):
         self.assertRegex(done.stderr.decode(), r"\A%snodewright: what is compiled is not kept, [^\n]*cannot create /proc/self/[^\n]*\n\Z"
                          % (COMPILES % "/proc/self"))
 
+    def test_images_that_others_may_write_are_not_used_and_that_is_told_once(self):
+        with tempfile.TemporaryDirectory() as folder:
+            started(*LOGITS, NODEWRIGHT_CACHE=folder)
+            images = glob.glob(os.path.join(folder, "*.image"))
+            for image in images:
+                os.chmod(image, 0o666)
+            done, mended = (started(*LOGITS, NODEWRIGHT_CACHE=folder) for _ in range(2))
+            os.chmod(folder, 0o777)
+            open_to_all = started(*LOGITS, NODEWRIGHT_CACHE=folder)
+        self.assertGreater(len(images), 1)
+        self.assertEqual((0, b""), (done.returncode, done.stdout))
+        self.assertRegex(done.stderr.decode(), r"\Anodewright: compiled kernels on disk are not used[^\n]*others may write %s/[^\n]*\.image "
+                         r"of user \d+[^\n]*0666\n%s\Z" % (folder, COMPILES % folder))
+        self.assertEqual((0, b"", b""), (mended.returncode, mended.stdout, mended.stderr))
+        self.assertRegex(open_to_all.stderr.decode(), r"(?s)\Anodewright: compiled kernels on disk are not used[^\n]*%s of user \d+[^\n]*0777\n"
+                         r".*what is compiled is not kept, [^\n]*0777" % folder)
+
     def test_a_signal_during_the_only_compilation_leaves_no_folder(self):
         for asked in (signal.SIGINT, signal.SIGTERM):
             with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory() as cache:
@@ -47,7 +64,7 @@ class FirstStart(CommandTest):
                     while process.poll() is None and not glob.glob(os.path.join(folder, "*", "kernels_src")):
                         time.sleep(0.002)
                     process.send_signal(asked)
-                    self.assertEqual(-asked, process.wait(timeout=100))
+                    self.assertEqual(-asked, process.wait(timeout=600))
                 self.assertEqual([], os.listdir(folder))
 
     def test_cut_short_it_leaves_nothing_behind_and_tells_what_becomes_of_requests(self):
@@ -62,7 +79,7 @@ class FirstStart(CommandTest):
                     self.assertRegex(process.stderr.readline().decode(), COMPILES % places["NODEWRIGHT_CACHE"])
                     process.send_signal(asked)
                     results = [json.loads(line)["finish_reason"] for line in process.stdout.read().splitlines()]
-                    self.assertEqual(code, process.wait(timeout=100), process.stderr.read())
+                    self.assertEqual(code, process.wait(timeout=600), process.stderr.read())
                 self.assertEqual(["cancelled"] * text.count(b"\n"), results)
                 self.assertEqual(["cache"], os.listdir(folder))
 

@@ -453,7 +453,7 @@ PLANTED = [
     ("  t: () => toggle_timeline(),", "", "times", "bars of the timeline"),
     (".change = change;\n  }\n  for", ".chang = change;\n  }\n  for", "compared", "is not marked"),
     ("--faint: #686a70", "--faint: #8a8c92", "looks", "pale"),
-    ("grid-template-columns: 96px 1fr", "grid-template-columns: 72px 1fr", "looks", "touch their bar"),
+    ("grid-template-columns: 96px 1fr", "grid-template-columns: 48px 1fr", "looks", "touch their bar"),
     ("align-self: center; width: 12px;", "align-self: center; width: 4px;", "looks", "dot"),
     ("  .toolbar { flex-wrap: wrap; }", "", "looks", "sideways"),
     ('"", bytes_text(data.plan.peak.bytes)]', 'bytes_text(data.plan.peak.bytes)]', "looks", "peak is off"),

@@ -14,8 +14,6 @@ namespace {
 using namespace test;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kSoon{1};  // by when the others must know that one is gone
-
 RankSocket connected(uint16_t port) {
   return RankSocket(connect_to_rank("127.0.0.1", port, Clock::now() + kTestPatience).descriptor);
 }
@@ -39,7 +37,7 @@ struct Loss {
   }
   std::string reason() {
     std::future<std::string> coming = told.get_future();
-    return coming.wait_for(kSoon) == std::future_status::ready ? coming.get() : "nothing was told in time";
+    return coming.wait_for(kTestPatience) == std::future_status::ready ? coming.get() : "nothing was told in time";
   }
   std::promise<std::string> told;
 };
@@ -68,9 +66,8 @@ TEST(RankLink, TermsThatDifferAreToldOnAllSidesWithBothValues) {
 
 TEST(RankLink, RankZeroNamesThoseThatHaveNotCome) {
   BegunMeeting meeting(4, std::chrono::milliseconds(300));
-  const RankLink second(meeting.of(2));
   EXPECT_EQ(meeting.link(), nullptr);
-  expect_words(meeting.error(), {"127.0.0.1:0", "of 4 ranks 1, 3 have not come within 0.3 s"});
+  expect_words(meeting.error(), {"127.0.0.1:0", "of 4 ranks 1, 2, 3 have not come within 0.3 s"});
 }
 
 TEST(RankLink, WhoeverFindsNobodySaysSo) {
@@ -88,25 +85,108 @@ TEST(RankLink, WhoeverFindsNobodySaysSo) {
   expect_error([&] { listen_for_ranks("192.0.2.1", 0); }, {"wait for the other ranks at", "192.0.2.1:0"});
 }
 
-TEST(RankLink, AnotherNumberOfRanksIsToldOnBothSides) {
+// Rank 0 waits for the right one, which comes then.
+void expect_that_rank_one_still_comes(BegunMeeting& meeting) {
+  const RankLink right(meeting.of(1));
+  const auto zero = meeting.link();
+  ASSERT_NE(zero, nullptr) << meeting.error();
+  EXPECT_EQ(zero->lost(), "");
+}
+
+TEST(RankLink, AnotherNumberOfRanksEndsTheOtherAndNotRankZero) {
   BegunMeeting meeting(2);
   RankMeeting other = meeting.of(1);
   other.ranks = 4;
   expect_error([&] { const RankLink link(other); },
                {"join as rank 1 of 4", "it is one of 4 ranks, and rank 0 one of 2"});
-  EXPECT_EQ(meeting.link(), nullptr);
-  expect_words(meeting.error(), {"rank 1 at 127.0.0.1:", "it is one of 4 ranks, and rank 0 one of 2"});
+  expect_words(meeting.dropped(1).at(0), {"127.0.0.1:", "it is one of 4 ranks, and rank 0 one of 2"});
+  expect_that_rank_one_still_comes(meeting);
 }
 
-TEST(RankLink, AnotherVersionIsToldOnBothSides) {
+TEST(RankLink, AnotherVersionEndsTheOtherAndNotRankZero) {
   BegunMeeting meeting(2);
-  const RankSocket other = connected(meeting.port());
+  const RankSocket other = connected(meeting.port()), older = connected(meeting.port());
   say(other, RankHello{.version = 9, .rank = 1, .ranks = 2});
-  const Frame answer = answer_of(other);
-  EXPECT_EQ(answer.kind, FrameKind::refused);
-  expect_words(FrameReader(answer).take_text(), {"version 9", "rank 0 version 1"});
-  EXPECT_EQ(meeting.link(), nullptr);
-  expect_words(meeting.error(), {"version 9"});
+  say(older, std::string_view("ndwranks\1\0\0\0", 12));  // whose hello is shorter
+  for (const RankSocket* socket : {&other, &older}) {
+    const Frame answer = answer_of(*socket);
+    EXPECT_EQ(answer.kind, FrameKind::refused);
+    expect_words(FrameReader(answer).take_text(), {socket == &other ? "version 9" : "version 1", "rank 0 version 2"});
+  }
+  expect_words(meeting.dropped(2).at(0), {"version"});
+  expect_that_rank_one_still_comes(meeting);
+}
+
+TEST(RankLink, AnotherSecretEndsTheOtherAndNotRankZero) {
+  BegunMeeting meeting(2, kTestPatience, "of the group");
+  RankMeeting other = meeting.of(1);
+  for (const char* const secret : {"of another group", ""}) {
+    other.secret = secret;
+    expect_error([&] { const RankLink link(other); }, {"join as rank 1 of 2", "secret of rank 0 is another"});
+  }
+  expect_words(meeting.dropped(2).at(1), {"127.0.0.1:", "its secret may be another"});
+  expect_that_rank_one_still_comes(meeting);
+}
+
+// It repeats what rank 0 has sent, and what an honest rank said on another connection.
+TEST(RankLink, AProofOfAnotherConnectionIsNone) {
+  BegunMeeting meeting(2, kTestPatience, "of the group");
+  for (const bool echoes : {true, false}) {
+    const RankSocket stranger = connected(meeting.port());
+    const RankHello hello{.rank = 1, .ranks = 2};
+    say(stranger, hello);
+    const Frame frame = answer_of(stranger);
+    EXPECT_EQ(frame.kind, FrameKind::proof);
+    FrameReader reader(frame);
+    RankProofTerms terms{1, 2, 0, hello.nonce, reader.take<RankNonce>()};
+    const Digest of_host = reader.take<Digest>();
+    terms.of_host = RankNonce{};
+    const Digest proof = echoes ? of_host : proof_of_rank("of the group", terms);
+    EXPECT_TRUE(stranger.send(proof));
+    Frame answer;
+    EXPECT_TRUE(stranger.receive(answer, Clock::now() + kTestPatience));
+    EXPECT_EQ(answer.kind, FrameKind::refused);
+  }
+  expect_words(meeting.dropped(2).at(1), {"its secret is another than that of rank 0"});
+  expect_that_rank_one_still_comes(meeting);
+}
+
+// RFC 4231, test cases 2 and 6.
+TEST(RankLink, ProofsAreHmacOfSha256) {
+  EXPECT_EQ(to_hex(keyed_hash("Jefe", "what do ya want for nothing?")),
+            "5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843");
+  EXPECT_EQ(to_hex(keyed_hash(std::string(131, '\xaa'), "Test Using Larger Than Block-Size Key - Hash Key First")),
+            "60e431591ee0b67f0d8a26aacbf5b77f8e0bc6213728c5140546040f0ee37f54");
+}
+
+TEST(RankLink, ARankThatSaysNothingOfItsTermsIsNamed) {
+  BegunMeeting meeting(2);
+  const RankLink silent(meeting.of(1));
+  const auto zero = meeting.link();
+  ASSERT_NE(zero, nullptr) << meeting.error();
+  const std::vector<RankTerm> terms{{"model", "a"}};
+  expect_error([&] { zero->agree(terms, std::chrono::milliseconds(100)); },
+               {"rank 1 at 127.0.0.1:", "has not said its terms in time"});
+}
+
+// Its connections stay, as those of a stopped process do; nobody reads them, nor sends a sign of life.
+TEST(RankLink, ARankThatHangsIsNamedWhateverWaitsForIt) {
+  BegunMeeting meeting(2, kTestPatience, "", std::chrono::milliseconds(300));
+  const MetRanks hung = meet(meeting.of(1));
+  const auto zero = meeting.link();
+  ASSERT_NE(zero, nullptr) << meeting.error();
+  Loss loss(*zero);
+  expect_error([&] { zero->least(5); }, {"rank 1 at 127.0.0.1:", "no sign of life for 0.3 s"});
+  expect_words(loss.reason(), {"rank 1 at 127.0.0.1:", "hangs"});
+}
+
+// They are more than rank 0 holds at a time.
+TEST(RankLink, ManySilentConnectionsKeepNobodyOut) {
+  BegunMeeting meeting(2);
+  std::vector<RankSocket> silent(80);
+  for (RankSocket& one : silent) one = connected(meeting.port());
+  expect_that_rank_one_still_comes(meeting);
+  EXPECT_LE(meeting.dropped(1).size(), 16u) << "lines";
 }
 
 // One that speaks HTTP, one that says nothing, one that leaves at once, one with half a hello, one of no such rank.
