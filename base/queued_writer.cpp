@@ -65,6 +65,10 @@ void QueuedWriter::State::work() {
 
 // False where the descriptor refused, or nobody wants to wait any longer.
 bool QueuedWriter::State::write_whole(std::string_view text) {
+  if (descriptor < 0) {  // poll() waits for none
+    error = EBADF;
+    return false;
+  }
   while (!text.empty()) {
     pollfd writable{.fd = descriptor, .events = POLLOUT, .revents = 0};
     if (poll(&writable, 1, kLookMs) == 0) {

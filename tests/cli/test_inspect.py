@@ -79,9 +79,12 @@ class Inspect(CommandTest):
                 for ours, theirs in (("layers", "num_hidden_layers"), ("hidden", "hidden_size"), ("head_dim", "head_dim"),
                                      ("heads", "num_attention_heads"), ("kv_heads", "num_key_value_heads"),
                                      ("intermediate", "intermediate_size"), ("vocab", "vocab_size"),
-                                     ("context", "max_position_embeddings"), ("tied", "tie_word_embeddings"),
+                                     ("tied", "tie_word_embeddings"),
                                      ("bos", "bos_token_id")):
                     self.assertEqual(config[theirs], report[ours], ours)
+                scaling = config.get("rope_scaling") or {}
+                factor = scaling["factor"] if scaling.get("rope_type") == "linear" else 1
+                self.assertEqual(config["max_position_embeddings"] * factor, report["context"])
                 self.assertEqual([config["eos_token_id"]], report["eos"])
                 self.assertEqual(config["architectures"], [report["architecture"]])
                 self.assertEqual(len(tensors), report["tensors"])

@@ -122,6 +122,10 @@ class Adapters(unittest.TestCase):
                                r'waiting_lora_adapters="[^"]*"\} \d')
         self.assertRegex(text, r'(?m)^nodewright_memory_bytes\{[^}]*use="adapters"\} [1-9]')
 
+    def test_a_long_name_is_refused(self):
+        for name, named in (("n" * 300, "at most 255 bytes, and this one has 300"), ("a\x1bb", "control characters")):
+            self.assertIn(named, self.load(name, folder("llama_root"), 400).error["message"])
+
 
 class Gate(unittest.TestCase):
     def test_without_the_option_there_is_no_way_to_change_adapters(self):
@@ -151,10 +155,6 @@ class Gate(unittest.TestCase):
                         failed = load("last", empty)
                         self.assertIn("adapter_config.json", failed.error["message"])
                         self.assertEqual(200, load("last", folder("llama_root")).status)  # the failed one holds no place
-
-    def test_a_long_name_is_refused(self):
-        for name, named in (("n" * 300, "at most 255 bytes, and this one has 300"), ("a\x1bb", "control characters")):
-            self.assertIn(named, self.load(name, folder("llama_root"), 400).error["message"])
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/visible_text.h"
 #include "base/written_number.h"
 #include "runtime/error.h"
 #include "text/tokenizer/files/token_settings.h"
@@ -33,6 +34,15 @@ constexpr const char *kDefaultName = "default", *kWhiteSpace = " \t\r\n";
                .object = file.string(),
                .detail = std::move(detail),
                .advice = std::move(advice)});
+}
+
+constexpr std::size_t kNamesBytes = 500;  // of the templates, in an error
+
+std::string visible_name(const std::string& name) {
+  std::string shown = visible_text(name);
+  for (char& c : shown)
+    if (c == '\n' || c == '\t') c = ' ';
+  return shown;
 }
 
 std::optional<std::string> read_file(const std::filesystem::path& path) {
@@ -159,7 +169,7 @@ ChatTemplates ChatTemplates::from_folder(const std::filesystem::path& folder) {
   TokenSettings settings = read_token_settings(folder);
   const ChatTemplate::Tokens tokens{std::move(settings.named), std::move(settings.more)};
   ChatTemplates made;
-  made.folder_ = folder;
+  made.place_ = files.empty() ? config_file : folder;
   const auto add = [&](const std::string& name, const std::string& source, const std::filesystem::path& file) {
     made.templates_.emplace(name, ChatTemplate(source, file.string(), tokens));
   };
@@ -176,16 +186,19 @@ const ChatTemplate& ChatTemplates::chosen(bool has_tools, const std::string& nam
   };
   if (!name.empty()) {
     if (const ChatTemplate* found = named(name)) return *found;
-    fail(folder_, fmt::format("no chat template is called '{}', only: {}", name, names()));
+    fail(place_, fmt::format("no chat template is called '{}', only: {}", visible_name(name), names()));
   }
   if (const ChatTemplate* found = has_tools ? named("tool_use") : nullptr) return *found;
   if (const ChatTemplate* found = named(kDefaultName)) return *found;
-  fail(folder_, fmt::format("no chat_template is called 'default', only: {}", names()));
+  fail(place_, fmt::format("no chat_template is called 'default', only: {}", names()));
 }
 
 std::string ChatTemplates::names() const {
   std::string all;
-  for (const auto& [name, unused] : templates_) all += (all.empty() ? "" : ", ") + name;
+  for (const auto& [name, unused] : templates_) {
+    if (all.size() + name.size() > kNamesBytes) return all + ", ...";
+    all += (all.empty() ? "" : ", ") + visible_name(name);
+  }
   return all;
 }
 

@@ -105,7 +105,7 @@ class ChatTemplates {
   friend class ChatTemplate;
 
   std::map<std::string, ChatTemplate> templates_;
-  std::filesystem::path folder_;
+  std::filesystem::path place_;  // for errors: the file of all, or the folder of their files
 };
 
 // The ids of a prompt: special tokens come from the template only, and nothing is added around it.

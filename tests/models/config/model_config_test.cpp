@@ -149,7 +149,7 @@ TEST(ModelConfig, KnowsTheContextThatScalingMakes) {
       131072);  // released with the number that scaling makes
   EXPECT_EQ(of({{"rope_type", "linear"}, {"factor", 2.0}}).max_position, 65536);
   EXPECT_EQ(of({{"rope_type", "linear"}, {"factor", 0.5}}).max_position, 32768);
-  EXPECT_EQ(with({}).max_position, 131072);  // Llama-3.2's own, beyond the original 8192
+  EXPECT_EQ(with(json::object()).max_position, 131072);  // Llama-3.2's own, beyond the original 8192
   EXPECT_EQ(with({{"max_position_embeddings", 8192}}).max_position, 262144);
   const ModelConfig dynamic = of({{"rope_type", "dynamic"}, {"factor", 4.0}});
   EXPECT_EQ(dynamic.max_position, 32768);  // frequencies are others beyond

@@ -97,7 +97,8 @@ TEST(DecimalPattern, BoundsOfNumbersAndFormatsAreInTheSubset) {
   EXPECT_FALSE(matches_pattern(pattern(R"({"type":"number","minimum":-0.5,"maximum":1})"), "1.01"));
   EXPECT_TRUE(
       matches_pattern(pattern(R"({"type":"string","format":"uuid"})"), R"("01234567-89ab-cdef-0123-456789abcdef")"));
-  expect_error([&] { pattern(R"({"type":"number","minimum":1,"exclusiveMinimum":2})"); }, {"'exclusiveMinimum'"});
+  EXPECT_FALSE(matches_pattern(pattern(R"({"type":"number","minimum":1,"exclusiveMinimum":2})"), "2"));
+  EXPECT_TRUE(matches_pattern(pattern(R"({"type":"number","minimum":1,"exclusiveMinimum":2})"), "2.5"));
   expect_error([&] { pattern(R"({"type":"string","format":"uuid","minLength":2})"); }, {"'minLength'", "'format'"});
   expect_error([&] { pattern(R"({"type":"object"})"); }, {"'properties'"});
 }
