@@ -24,11 +24,11 @@ namespace nodewright {
 
 struct ServerOptions {
   HttpOptions http;
-  std::vector<std::string> api_keys;        // empty: anybody may call
-  std::vector<std::string> allowed_hosts;   // names of this server in the header Host (serve/http/browser_rules.h)
-  size_t workers = 2;                       // threads that parse and tokenize
-  size_t most_waiting = 4096;               // calls that wait for one of them
-  uint64_t most_work = 2'000'000'000;       // units of WorkBudget for a call's body; beyond: 400
+  std::vector<std::string> api_keys;       // empty: anybody may call
+  std::vector<std::string> allowed_hosts;  // names of this server in the header Host (serve/http/browser_rules.h)
+  size_t workers = 2;                      // threads that parse and tokenize
+  size_t most_waiting = 4096;              // calls that wait for one of them
+  uint64_t most_work = 2'000'000'000;      // units of WorkBudget for a call's body; beyond: 400
   // A call that has been with a worker so long hangs it: /health is 503. Work within most_work takes seconds.
   std::chrono::milliseconds hangs_after{60'000};
   bool offers_sleep = false;                // there are /sleep, /wake_up and /is_sleeping
