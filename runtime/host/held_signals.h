@@ -1,4 +1,4 @@
-// SIGINT and SIGTERM, kept from a thread and from those that it starts: what must not be cut short holds them back, and
+// SIGINT, SIGTERM and SIGHUP, kept from a thread and from those that it starts: what must not be cut short holds them back, and
 // threads of a library leave them to the threads of the program.
 #pragma once
 
@@ -14,6 +14,7 @@ class HeldSignals {
     sigemptyset(&held);
     sigaddset(&held, SIGINT);
     sigaddset(&held, SIGTERM);
+    sigaddset(&held, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &held, &before_);
   }
   ~HeldSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }

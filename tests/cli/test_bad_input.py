@@ -11,7 +11,7 @@ import unittest
 from command import DEMO, DEVICE, GOLDEN, PROGRAM, RUN_TIME, USAGE, CommandTest, golden_model, on_device, run
 from hostile_checkpoints import HOSTILE, SHARDED, SINGLE, WEIGHTS, copy_model, read_bytes, write_bytes
 
-MODEL = golden_model(SINGLE)  # vocabulary 301, context 512
+MODEL = golden_model(SINGLE)  # vocabulary 301, context 512 scaled to 2048
 
 
 def generate(*words):
@@ -96,8 +96,8 @@ class Usage(CommandTest):
             for words in (logits(), on_device("graph", MODEL)):
                 self.assert_usage(["bucket", bucket], *words, "--bucket", bucket)
         self.assert_usage(["--bucket", "two"], *on_device("graph", MODEL, "--bucket", "two"))
-        self.assert_usage(["--max-context", "513", "512"], *generate("--prompt-ids", "1", "--max-context", "513"))
-        self.assert_usage(["max context", "513"], *logits("--max-context", "513"))
+        self.assert_usage(["--max-context", "2049", "2048"], *generate("--prompt-ids", "1", "--max-context", "2049"))
+        self.assert_usage(["max context", "2049"], *logits("--max-context", "2049"))
 
     def test_unknown_choices_are_named_beside_the_known_ones(self):
         self.assert_usage(["--mode", "bogus", "explicit", "captured", "eager"], *logits("--mode", "bogus"))

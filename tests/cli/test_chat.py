@@ -159,7 +159,7 @@ class Chat(ChatTest):
         self.assertEqual([self.answer("The dog ")] * 2, answers[:2])
         self.assertEqual(self.answer("The dog " + answers[1] + " /tmp/x is "), answers[2])
         self.assertEqual([""], answers[3:])
-        for told in (r"no answer yet", r"/help +these lines", r"all +1 answers of 12 tokens", r"there is no command /nonsense"):
+        for told in (r"no answer yet", r"/help +these lines", r"all +1 answer of 12 tokens", r"there is no command /nonsense"):
             self.assertRegex(done.stderr.decode(), told)
 
     def test_a_conversation_is_saved_and_goes_on_where_it_was_loaded(self):

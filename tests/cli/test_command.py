@@ -179,7 +179,7 @@ class Generate(CommandTest):
         words = on_device("generate", golden_model("unaligned"), "--prompt-ids", "1,2", "--ignore-eos")
         self.assertRegex(self.succeed(*words, "--max-context", "6"), r"\A\d+(,\d+){3}\n\Z")
         full = self.succeed(*words, "--max-tokens", "100000")
-        self.assertEqual(512 - 2, len(full.split(",")))  # max_position_embeddings less the prompt
+        self.assertEqual(4 * 512 - 2, len(full.split(",")))  # max_position_embeddings, scaled by 4, less the prompt
 
     def test_every_mode_tells_the_same_story(self):
         stories = {self.succeed(*self.STORY, "--seed", "5", "--mode", mode) for mode in MODES}
