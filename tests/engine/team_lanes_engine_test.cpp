@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(TwoDevicesSweep, TeamLanesEngine,
                                          LanesSetting{.name = "post_norms", .golden = "gemma2/caps"},
                                          LanesSetting{.name = "mixture", .golden = "qwen3_moe/normed"}),
                          [](const auto& info) { return std::string(info.param.name); });
-INSTANTIATE_TEST_SUITE_P(FourRanksOnCpuDriver, TeamLanesEngine,
+INSTANTIATE_TEST_SUITE_P(FourRanksSweepOnCpuDriver, TeamLanesEngine,
                          testing::Values(LanesSetting{.name = "of_four", .ranks = 4}),
                          [](const auto& info) { return std::string(info.param.name); });
 

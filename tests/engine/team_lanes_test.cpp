@@ -71,7 +71,7 @@ INSTANTIATE_TEST_SUITE_P(TwoDevices, TeamLanes,
                            std::ranges::replace(name, '/', '_');
                            return name;
                          });
-INSTANTIATE_TEST_SUITE_P(FourRanksOnCpuDriver, TeamLanes,
+INSTANTIATE_TEST_SUITE_P(FourRanksSweepOnCpuDriver, TeamLanes,
                          testing::Values(LaneCase{"llama/odd_sizes", 4}, LaneCase{"qwen3_moe/normed", 4}),
                          [](const auto& info) {
                            std::string name = info.param.golden;
