@@ -51,11 +51,21 @@ void chain(int signal_number, siginfo_t* info, void* context) {
   signal(signal_number, SIG_DFL);  // the instruction faults again and ends the process as it would have
 }
 
+// Whether the thread has left the runner's own stack, so that main_sp is where the runner waits.
+bool is_on_fiber_stack(const Cluster& cluster, const ucontext_t& context) {
+  const auto* sp = reinterpret_cast<const void*>(context.uc_mcontext.gregs[REG_RSP]);
+  for (uint32_t rank = 0; rank < cluster.size; ++rank)
+    if (cluster.blocks[rank]->stacks.contains(sp)) return true;
+  return false;
+}
+
 void on_signal(int signal_number, siginfo_t* info, void* context) {
   Fiber* me = running_fiber();
   if (me == nullptr) return chain(signal_number, info, context);
   BlockRunner::State& s = *me->owner;
   Cluster& cluster = *s.cluster;
+  // Between the choice of a fiber and the switch to it there is nothing to abandon; the watchdog asks again.
+  if (signal_number == kTimeoutSignal && !is_on_fiber_stack(cluster, *static_cast<ucontext_t*>(context))) return;
   cluster.failure = describe(signal_number, *info, s);
   cluster.failure.block = s.block;
   cluster.failure.thread = me->thread;
