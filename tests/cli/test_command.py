@@ -176,10 +176,17 @@ class Generate(CommandTest):
         self.assertEqual(text, "Once upon a time" + decoded)
 
     def test_the_longest_context_ends_a_text_without_an_error(self):
-        words = on_device("generate", golden_model("unaligned"), "--prompt-ids", "1,2", "--ignore-eos")
-        self.assertRegex(self.succeed(*words, "--max-context", "6"), r"\A\d+(,\d+){3}\n\Z")
-        full = self.succeed(*words, "--max-tokens", "100000")
-        self.assertEqual(4 * 512 - 2, len(full.split(",")))  # max_position_embeddings, scaled by 4, less the prompt
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(golden_model("unaligned"), folder, dirs_exist_ok=True)
+            path = os.path.join(folder, "config.json")
+            with open(path) as file:
+                config = json.load(file)
+            with open(path, "w") as file:
+                json.dump({**config, "max_position_embeddings": 32}, file)
+            words = on_device("generate", folder, "--prompt-ids", "1,2", "--ignore-eos")
+            self.assertRegex(self.succeed(*words, "--max-context", "6"), r"\A\d+(,\d+){3}\n\Z")
+            full = self.succeed(*words, "--max-tokens", "100000")
+        self.assertEqual(4 * 32 - 2, len(full.split(",")))  # max_position_embeddings, scaled by 4, less the prompt
 
     def test_every_mode_tells_the_same_story(self):
         stories = {self.succeed(*self.STORY, "--seed", "5", "--mode", mode) for mode in MODES}
