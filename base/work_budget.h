@@ -1,5 +1,5 @@
 // How much a job may compute, in counted work rather than time: the same input ends in the same way on every machine.
-// Code that loops over what a stranger wrote calls spend(); whoever runs the job says how much that may be.
+// Code that loops over untrusted input calls spend(); the caller that starts the job sets the limit.
 //
 //   WorkBudget budget(100'000'000, [&] { return client_has_left; });
 //   tokenizer.encode(text);   // throws WorkExceeded or WorkCancelled from within

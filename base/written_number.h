@@ -19,9 +19,9 @@ WrittenJson parse_as_written(std::string_view text);
 // The same as one line, without spaces. `ascii`: escapes what is beyond. Invalid UTF-8 becomes U+FFFD.
 std::string json_text(const WrittenJson& json, bool ascii = false);
 
-// Of either kind.
+// A number of nlohmann's own, or one kept as text.
 bool is_json_number(const WrittenJson& json);
-// Of a number that is kept as text.
+// A number kept as text.
 bool is_written_number(const WrittenJson& json);
 // As it is written.
 std::string number_text(const WrittenJson& number);
@@ -45,7 +45,7 @@ class LargeNumbers {
  public:
   explicit LargeNumbers(std::string_view text);
   const std::string& text() const { return text_; }
-  // Of the number that is `place` numbers behind the first; null where it is not large.
+  // The text of number `place`, counted from 0; null where it is not large.
   const std::string* find(size_t place) const {
     const auto found = texts_.find(place);
     return found == texts_.end() ? nullptr : &found->second;

@@ -56,7 +56,7 @@ std::string request_id_of(const HttpRequest& request) {
 const HttpHeaders kEveryAnswer = {{"X-Content-Type-Options", "nosniff"},
                                   {"Cross-Origin-Resource-Policy", "same-origin"}};
 
-constexpr std::string_view kModelPath = "/v1/models/";  // behind it, a model's name
+constexpr std::string_view kModelPath = "/v1/models/";  // followed by a model's name
 
 // Clients that join an address and a path often write one slash too many.
 std::string_view without_last_slash(std::string_view path) {

@@ -8,7 +8,7 @@
 namespace nodewright::cli {
 namespace {
 
-constexpr std::ptrdiff_t kShownLines = 8;  // a line editor of one screen shows so many without scrolling
+constexpr std::ptrdiff_t kShownLines = 8;  // fit a terminal without scrolling
 constexpr size_t kShownBytes = 1000;
 
 }  // namespace

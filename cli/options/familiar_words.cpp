@@ -22,7 +22,7 @@ using Words = std::vector<std::string>;
       {.doing = "use " + option, .detail = std::move(detail), .advice = std::move(advice), .fault = Fault::usage});
 }
 
-// Of what the option says here. `value` is empty for a flag.
+// Translates another program's option into ours. `value` is empty for a flag.
 using Put = Words (*)(const std::string& option, const std::string& ours, const std::string& value);
 
 Words as_it_is(const std::string&, const std::string& ours, const std::string& value) { return {ours + "=" + value}; }

@@ -49,7 +49,7 @@ bool is_hub_name(const std::string& words) {
          });
 }
 
-// Of a folder models--X--Y: what refs/main names, else the only one that is there.
+// The snapshot of a folder models--X--Y: the one that refs/main names, else the only one.
 std::optional<fs::path> snapshot_in(const fs::path& folder) {
   std::ifstream main(folder / "refs" / "main");
   std::string revision;

@@ -18,7 +18,7 @@ std::filesystem::path model_folder(const std::filesystem::path& words);
 // Throws Error (usage) naming a --model that is no folder.
 void check_model_folder(const std::filesystem::path& folder);
 
-// The last name of its path, also where a slash stands behind it; of a snapshot in the cache OWNER/NAME.
+// The last name of its path, also with a trailing slash; OWNER/NAME for a snapshot in the hub's cache.
 std::string folder_name(const std::filesystem::path& folder);
 
 }  // namespace nodewright::cli

@@ -28,7 +28,7 @@ class StepLogWriter {
   StepLogWriter(const StepLogWriter&) = delete;
   StepLogWriter& operator=(const StepLogWriter&) = delete;
 
-  // Neither waits for the disk. A log that cannot be written is told once on stderr, and what it is about goes on.
+  // Neither waits for the disk. A failed write is reported once on stderr, and serving goes on.
   void write(const StepLogHead& head);
   void write(const StepRecord& step);
 

@@ -42,7 +42,7 @@ namespace {
 // a GPU the cache gets what is left of this share, as vLLM's default has it.
 constexpr const char* kMemoryShare = "0.9";
 constexpr int kRows = 64, kRowsOnCpu = 8;
-// Of the largest size that wait for a worker or are being read; small ones are many more.
+// Bodies of the largest size that may be held at once; the budget is in bytes, so many more small ones fit.
 constexpr size_t kBodiesAtOnce = 4;
 constexpr int64_t kContext = 32768, kContextOnCpu = 2048;
 // After the last output has ended, for answers that are still on their way.
@@ -326,7 +326,7 @@ int serve_with(const ServeOptions& options, const ModelConfig& config, const Dev
 std::function<void(uint16_t)> tell_waiting(const RankMeeting& meeting) {
   return [others = meeting.ranks - 1, host = meeting.host, open = meeting.secret.empty()](uint16_t port) {
     if (open && host != "127.0.0.1" && host != "::1" && host != "localhost")
-      say("nodewright: whoever reaches {} may join the ranks: --rendezvous-secret is not set\n",
+      say("nodewright: any program that reaches {} can join the ranks; --rendezvous-secret keeps strangers out\n",
           rank_address_text(host, port));
     say("nodewright: waits for {} other rank{} at {}\n", others, others == 1 ? "" : "s", rank_address_text(host, port));
   };

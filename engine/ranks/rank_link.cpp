@@ -25,7 +25,7 @@ constexpr std::chrono::seconds kEndTime{10};
 constexpr std::chrono::milliseconds kLookAgain{5};
 // Of the last words, until they have been heard.
 constexpr std::chrono::milliseconds kLastWordsTime{500};
-// Of the signs of life; 30 and more fit into the time after which a rank counts as hung.
+// Period of the heartbeat; 30 periods of silence make a rank count as hung.
 constexpr std::chrono::milliseconds kPulseEvery{1000};
 constexpr size_t kMostReason = 4096;  // bytes
 // What a frame of the start may have.
@@ -97,7 +97,7 @@ void RankLink::watch() {
   }
 }
 
-// Of the others, and sends one to each. Who has left is no matter of theirs.
+// Reads the other ranks' heartbeats and sends one to each. Ranks that have left are handled elsewhere.
 void RankLink::hear_pulses() {
   constexpr std::byte kPulse{1};
   std::array<std::byte, 256> came{};

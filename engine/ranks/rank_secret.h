@@ -15,7 +15,7 @@ namespace nodewright {
 
 using RankNonce = std::array<std::byte, 32>;
 
-// Of the system's random numbers. Throws Error where it has none.
+// Random bytes from the operating system. Throws Error where it has none.
 RankNonce new_rank_nonce();
 
 // What both sides say of one connection.
@@ -23,7 +23,7 @@ struct RankProofTerms {
   uint32_t rank = 0, ranks = 0, channel = 0;
   RankNonce of_rank{}, of_host{};
 };
-// Of the rank that joins, and of rank 0: neither passes for the other.
+// The proofs of the joining rank and of rank 0. They differ, so that neither can be replayed as the other.
 Digest proof_of_rank(std::string_view secret, const RankProofTerms& terms);
 Digest proof_of_host(std::string_view secret, const RankProofTerms& terms);
 

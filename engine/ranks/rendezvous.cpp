@@ -153,7 +153,7 @@ class Host {
     return says_hello ? challenge(one) : take(one);
   }
 
-  // Whoever speaks another protocol is not waited for.
+  // A client that speaks another protocol is not waited for.
   bool may_be_hello(const Stranger& one) {
     const RankHello own;
     if (std::memcmp(one.hello.magic, own.magic, std::min(one.came, sizeof(own.magic))) == 0) {

@@ -24,7 +24,7 @@ struct RankMeeting {
   std::function<void(uint16_t port)> listens = {};
   std::string secret = {};                        // the same of all ranks
   std::chrono::milliseconds most_silent{30'000};  // of a rank that is connected: after that it counts as hung
-  // Of rank 0: whom it has dropped, and why; of the first few strangers, and may be empty.
+  // Called on rank 0 with the address and the reason for the first few strangers that it drops; may be empty.
   std::function<void(const std::string& line)> dropped = {};
 };
 

@@ -33,7 +33,7 @@ struct ChoiceOptions {
   MaskFunction allow;            // empty: everything
   SharedList<TokenBias> biases;  // at most kMostBiases together with the stop ids that min_tokens forbids, and with
   SharedList<std::vector<int32_t>> bad_sequences;  // the last token is not chosen where outputs end with those before
-  int64_t min_tokens = 0;                          // before so many outputs no stop id is chosen
+  int64_t min_tokens = 0;                          // no stop id is sampled before this many outputs
   float repetition_penalty = 1;  // divides logits above 0, multiplies those below, of tokens in prompt and outputs
   float presence_penalty = 0;    // subtracted from logits of tokens in the outputs
   float frequency_penalty = 0;   // and this for each time

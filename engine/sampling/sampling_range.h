@@ -17,7 +17,7 @@ struct SamplingFault {
 // Wider than a Sampling, so that what a user wrote is judged before it is cut. A top_p of 0 is the likeliest token
 // alone: sampling_of() makes a top_k of 1 of it.
 std::optional<SamplingFault> sampling_fault(double temperature, int64_t top_k, double top_p, double min_p);
-// Of what an engine is given, in which no top_p is 0.
+// The same for an engine's options, where a top_p of 0 cannot occur.
 std::optional<SamplingFault> sampling_fault(const Sampling& sampling);
 
 }  // namespace nodewright

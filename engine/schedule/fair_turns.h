@@ -21,9 +21,9 @@ class FairTurns {
   void yield(const Request& request);  // it ran
   void leave(const Request& request);  // it waited or ran
 
-  // Of the client with the fewest requests that run, of its call with the fewest, the first; the earlier one among
-  // equals. `is_blocked`: asked about the first of a call; what is blocked comes when nothing else waits. None waits:
-  // 0.
+  // The request to run next, 0 where none waits: the client with the fewest running requests comes first, then its
+  // call with the fewest, then the earliest request. `is_blocked` is asked about the first request of a call; a blocked
+  // one is returned only when nothing else waits.
   RequestId next(const std::function<bool(RequestId)>& is_blocked) const;
   // Whether the call of a request that waits, and of which nothing runs, has less than its share while one that runs
   // has more: then one of its requests may give way. Two that have the same never take from each other in turn.

@@ -206,7 +206,7 @@ class PipelineState {
   void check() const;
 
  private:
-  // Of next_waiting(); its tokens do not change meanwhile.
+  // Cached by next_waiting(): the tokens of a waiting request do not change.
   struct FirstWaiting {
     RequestId id = 0;
     std::vector<int32_t> tokens;

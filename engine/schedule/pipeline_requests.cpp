@@ -70,7 +70,7 @@ const Request* PipelineState::shares_with(const Request& request) const {
   return shares ? like : nullptr;
 }
 
-// Whoever shares a prompt waits until that is computed, and meanwhile others may go.
+// A request that shares a prompt waits until the prompt is computed; others may run meanwhile.
 const Request* PipelineState::next_waiting() const {
   if (waiting_.empty()) return nullptr;
   return find(turns_.next([this](RequestId id) { return waits_for_prompt(*find(id)); }));

@@ -17,7 +17,7 @@ namespace {
 
 constexpr int64_t kMostOutputsOfCall = 4096;
 
-// Of vLLM's allowed_token_ids: one mask for all outputs of a call.
+// vLLM's allowed_token_ids: one mask for all outputs of a call.
 MaskFunction only(const std::vector<int32_t>& tokens, int64_t vocab) {
   auto mask = std::make_shared<std::vector<uint32_t>>(static_cast<size_t>((vocab + 31) / 32), 0);
   for (const int32_t id : tokens) (*mask)[static_cast<size_t>(id) / 32] |= 1u << (id % 32);

@@ -17,7 +17,7 @@ struct ServedAdapter {
   int64_t created = 0;  // seconds since 1970
 };
 
-// Of adapters that are loaded while the server runs: each stays in host memory, in a slot of the device or not.
+// Limits of the adapters that clients load. Each adapter stays in host memory, whether or not it has a device slot.
 struct AdapterLoadLimits {
   size_t adapters = 256;
   uint64_t bytes_each = 0;      // of host memory, whatever its rank

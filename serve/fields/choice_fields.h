@@ -26,7 +26,7 @@ struct RequestChoice {
 
 // What all outputs of a call share, read once.
 struct CallChoice {
-  ChoiceOptions options;                            // but for what follows one output's tokens
+  ChoiceOptions options;                            // without the state of a single output
   std::shared_ptr<SharedGrammar> expression;        // null: none
   std::shared_ptr<const ContextFreeGrammar> rules;  // null: none
   std::shared_ptr<const StopSet> stops;             // null: none
@@ -45,9 +45,9 @@ class ChoiceReader {
   // conversation: what its tools force, and special tokens that its text shows.
   CallChoice read_call(const RequestFields& line, const std::vector<int32_t>& eos, const SamplingOptions& sampling,
                        const ChatForm& answer = {});
-  // Of one more output of the call.
+  // The choice of one more output of the call.
   RequestChoice begin(const CallChoice& call) const;
-  // Of a line with one output.
+  // Both, for a line with one output.
   RequestChoice read(const RequestFields& line, const std::vector<int32_t>& eos, const SamplingOptions& sampling,
                      const ChatForm& answer = {});
 

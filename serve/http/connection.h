@@ -22,7 +22,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   // Takes over a socket that the system has accepted. Throws Error if it cannot be watched.
   Connection(std::shared_ptr<ConnectionLoop> loop, int descriptor);
 
-  enum class Place { usual, kept, none };  // kept: for HttpOptions::kept_paths alone; none: it is told so
+  enum class Place { usual, kept, none };  // kept: for HttpOptions::kept_paths alone; none: refused with 503
 
   void start(Place place);
   void flush() { guarded(&Connection::send_what_there_is); }

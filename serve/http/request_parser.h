@@ -34,9 +34,9 @@ class RequestParser {
   // The request, without its peer, once whole. Then the parser is idle.
   HttpRequest take();
 
-  // Of the request that is under way or refused, as far as it came, without a body.
+  // The part of the current or refused request that has arrived, without its body.
   HttpRequest head() const;
-  // Of the body, that came so far.
+  // Bytes of the body that have arrived.
   size_t body_bytes() const;
   // Frees what came of a request that is refused.
   void drop();

@@ -17,9 +17,9 @@ class OpenCalls {
   size_t of(uint64_t call) const;
   size_t outputs() const { return outputs_; }
 
-  // Whether a new call of so many outputs may come where `most` are allowed: each call that is open counts for no more
-  // outputs than the new one has, so that `most` calls of one output each always find room, and two of `most` outputs
-  // do not. All together never have more than `most` times the logarithm of `most`.
+  // Whether a new call of `outputs` outputs may come where `most` are allowed: each call that is open counts for no
+  // more outputs than the new one has, so that `most` calls of one output each always find room, and two of `most`
+  // outputs do not. All together never have more than `most` times the logarithm of `most`.
   bool may_add(size_t outputs, size_t most) const;
 
  private:

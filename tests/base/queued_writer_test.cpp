@@ -31,7 +31,7 @@ class Pipe {
     for (const int end : ends_) ::close(end);
   }
   int in() const { return ends_[1]; }
-  // At least `bytes` of what was written, or what comes within 20 s.
+  // At least `bytes` bytes, or all that arrive before 20 s of silence.
   std::string read(size_t bytes) {
     std::string text;
     char piece[65536];

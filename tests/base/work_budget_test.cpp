@@ -1,4 +1,4 @@
-// Counted work: who may do how much, and who is told when it is too much.
+// Counted work: budgets nest by thread, run out, and are cancelled.
 #include "base/work_budget.h"
 
 #include <gtest/gtest.h>

@@ -243,7 +243,7 @@ ChatPrompt ChatTemplate::render(const Json& variables, std::time_t now) const {
 OpenPrompt ChatTemplate::render_open(Json variables, std::time_t now) const {
   Json& last = variables.at("messages").back();
   std::string* said = text_said(last);
-  // Of nothing no place can be found: of something in its place.
+  // An empty text leaves no mark to find, so a letter takes its place.
   const bool says_nothing = said == nullptr || said->find_first_not_of(kWhiteSpace) == std::string::npos;
   if (says_nothing && said != nullptr) *said = "x";
   if (said == nullptr) last["content"] = "x";

@@ -194,7 +194,7 @@ class Probe {
     }
   }
 
-  // Of a role that nobody knows a template prints what it prints of any.
+  // A template that does not know the role prints it as it prints an invented one.
   void find_developer() {
     const ShapeJson user = message("user", "u");
     const auto of_role = [&](const std::string& role) {

@@ -16,7 +16,7 @@ struct TemplateShape {
     bool text = true;    // a string
     bool parts = false;  // a list of {"type": "text", "text"}
   };
-  // Of messages that hold calls and no text.
+  // Forms of a missing content that the template accepts beside calls.
   struct NoContent {
     bool null = false, absent = false, empty = false;
   };

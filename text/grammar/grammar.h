@@ -48,7 +48,7 @@ class GrammarVocabulary {
 struct GrammarLimits {
   size_t states = 20'000;
   size_t bytes = size_t{64} << 20;  // of states and masks; masks make room for each other
-  // Of one call beyond a walk over the vocabulary, in members of states, edges and bytes of words looked at.
+  // Limit of one call, beyond a walk over the vocabulary: states, edges and bytes of tokens visited.
   uint64_t step_work = 8'000'000;
 };
 
@@ -73,7 +73,7 @@ class Grammar {
   bool is_complete(int32_t state) const { return at(state).complete; }
   bool is_final(int32_t state) const { return at(state).complete && !at(state).continues; }
   size_t states() const { return states_.size(); }
-  // Of states and masks, about. On any thread.
+  // Memory of states and masks, about. Callable on any thread.
   size_t bytes() const { return bytes_; }
   size_t pattern_bytes() const;  // of the pattern, about; never changes
   // Whether the limits are so near that texts may soon be refused which a new automaton would follow.

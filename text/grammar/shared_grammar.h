@@ -23,7 +23,7 @@ class SharedGrammar {
 
   // The automaton of the calling thread, to be used on that thread alone; another one when it is worn.
   std::shared_ptr<Grammar> of_this_thread();
-  // Of the pattern and the automata, about.
+  // Memory of the pattern and the automata, about.
   size_t bytes() const;
 
  private:

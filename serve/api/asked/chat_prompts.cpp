@@ -48,7 +48,7 @@ ChatPrompts::ChatTokens ChatPrompts::tokens_of(const RequestBody& body, bool of_
   return {std::move(tokens), rendered.thought};
 }
 
-// Of the checkpoint's templates, which are the only ones; empty where the call names none.
+// The name of one of the checkpoint's templates, the only ones there are; empty where the call names none.
 std::string ChatPrompts::template_name(const RequestBody& body) const {
   const RequestJson* more = body.object("chat_template_kwargs");
   const bool is_variable = more != nullptr && more->contains("chat_template") && !(*more)["chat_template"].is_null();

@@ -20,7 +20,7 @@ struct CallPrompt {
 std::vector<CallPrompt> completion_prompts(const RequestBody& body, const CallOptions& options,
                                            const ServedModel& model);
 
-// Throws ApiError 400 naming `field` where no text of so many bytes fits the context, however it is tokenized.
+// Throws ApiError 400 naming `field` where no text of `bytes` bytes fits the context, however it is tokenized.
 void refuse_endless_text(const ServedModel& model, size_t bytes, const std::string& field);
 
 // Keeps the last tokens where "truncate_prompt_tokens" says how many; -1: as many as leave room for the outputs.

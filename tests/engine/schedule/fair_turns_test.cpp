@@ -23,7 +23,7 @@ class FairEngine {
       : pipeline_(KvPool({.pages = 1000, .page_tokens = 16, .sequences = kRows}),
                   {.max_context = 1024, .reserve = reserve}) {}
 
-  // A call of so many outputs: the id of the first.
+  // Adds a call of `outputs` outputs and returns the id of the first.
   RequestId submit(int outputs, uint64_t client = 0, int64_t max_tokens = 500) {
     RequestId first = 0;
     for (int i = 0; i < outputs; ++i) {

@@ -227,7 +227,7 @@ TEST(Grammar, IsWornBeforeItRefusesAndThenGivesWayToANewOne) {
   const std::shared_ptr<Grammar> second = shared.of_this_thread();
   EXPECT_NE(second, first);
   EXPECT_LT(second->states(), first->states());
-  EXPECT_GE(first->after(state, 'a'), 0) << "whoever is at a state of the first goes on there";
+  EXPECT_GE(first->after(state, 'a'), 0) << "a reader in a state of the first goes on there";
   expect_words(error_of([&] {
                  for (int i = 0; i < 1000; ++i) state = first->after(state, random() % 2 == 0 ? 'a' : 'b');
                }),

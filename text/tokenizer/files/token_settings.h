@@ -23,10 +23,10 @@ struct TokenSettings {
   std::vector<AddedToken> special;
 };
 
-// Of the files that there are. A name in several of them has the token that transformers takes: special_tokens_map.json
-// counts where tokenizer_config.json has no "added_tokens_decoder", and where that names no such token. Throws Error
-// naming the file and the thing: not JSON, an id that is none, a token that is neither text nor an object with
-// "content".
+// Reads those files that exist. A name in several of them gets the token that transformers uses:
+// special_tokens_map.json counts where tokenizer_config.json has no "added_tokens_decoder", and where that names no
+// such token. Throws Error naming the file and the thing: not JSON, an id that is none, a token that is neither text
+// nor an object with "content".
 TokenSettings read_token_settings(const std::filesystem::path& folder);
 
 // Joins them with what the tokenizer's own file says: tokens that only they have, flags of those that both have (theirs
