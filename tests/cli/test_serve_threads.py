@@ -12,7 +12,7 @@ import command
 from command import DEMO
 from serving import Server
 
-ROUNDS = int(os.environ.get("NODEWRIGHT_THREAD_ROUNDS", "3"))
+ROUNDS = int(os.environ.get("NODEWRIGHT_THREAD_ROUNDS", "1"))
 CLIENTS = 8
 
 

@@ -84,7 +84,8 @@ class Terminal(CommandTest):
             shutil.copy(original, self.folder)
             self.change("config.json", lambda config: config.update({key: value}))
             for command in ("inspect", "generate"):
-                words = (command, "--model", self.folder, *(("-p", "a") if command == "generate" else ()), "--device", "cpu")
+                more = ("-p", "a", "--max-tokens", "2") if command == "generate" else ()
+                words = (command, "--model", self.folder, *more, "--device", "cpu")
                 done = run(*words)
                 self.assert_harmless(done.stdout + done.stderr, words)
                 self.assert_harmless(on_terminal(*words)[1].replace(b"\r\x1b[K", b""), words)

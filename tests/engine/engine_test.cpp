@@ -179,31 +179,35 @@ TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
 
 std::string name_of_setting(const testing::TestParamInfo<ServedSetting>& info) { return info.param.name; }
 
-INSTANTIATE_TEST_SUITE_P(Usual, EngineRun, testing::Values(ServedSetting{.name = "Pipelined"}), name_of_setting);
 INSTANTIATE_TEST_SUITE_P(
-    Runs, EngineRun,
+    Usual, EngineRun,
     testing::Values(
-        ServedSetting{.name = "Poisoned", .poisons = true},
-        ServedSetting{.name = "OneStepAtATime", .depth = 1, .poisons = true},
+        ServedSetting{.name = "Pipelined"},
         ServedSetting{.name = "WithoutPrefixCache", .prefix_cache = false, .poisons = true},
-        ServedSetting{.name = "PromptsApart", .schedule = Schedule::drained},
-        ServedSetting{.name = "ChunksOfThree", .chunk = 3}, ServedSetting{.name = "ThreeAtOnce", .max_batch = 3},
-        ServedSetting{.name = "Products", .products_from = 1, .poisons = true},
         ServedSetting{
             .name = "PiecewisePrompts", .products_from = 1, .prefill = PrefillForm::piecewise, .poisons = true},
         ServedSetting{.name = "FewPages", .pages = 7, .poisons = true},
-        ServedSetting{.name = "ManyBuckets", .buckets = {1, 2, 3, 8}},
-        ServedSetting{.name = "Speculating", .max_batch = 3, .speculate = 3},
         ServedSetting{
             .name = "SpeculatingMaskedAndPoisoned", .max_batch = 3, .masks = true, .speculate = 3, .poisons = true},
+        ServedSetting{.name = "Captured", .mode = RunMode::captured}),
+    name_of_setting);
+INSTANTIATE_TEST_SUITE_P(
+    RunsSweep, EngineRun,
+    testing::Values(
+        ServedSetting{.name = "Poisoned", .poisons = true},
+        ServedSetting{.name = "OneStepAtATime", .depth = 1, .poisons = true},
+        ServedSetting{.name = "PromptsApart", .schedule = Schedule::drained},
+        ServedSetting{.name = "ChunksOfThree", .chunk = 3}, ServedSetting{.name = "ThreeAtOnce", .max_batch = 3},
+        ServedSetting{.name = "Products", .products_from = 1, .poisons = true},
+        ServedSetting{.name = "ManyBuckets", .buckets = {1, 2, 3, 8}},
+        ServedSetting{.name = "Speculating", .max_batch = 3, .speculate = 3},
         ServedSetting{
             .name = "SpeculatingWithProducts", .max_batch = 2, .products_from = 1, .speculate = 3, .poisons = true},
         ServedSetting{.name = "SpeculatingAcrossBuckets", .max_batch = 3, .buckets = {1, 2, 3, 8}, .speculate = 3},
         ServedSetting{.name = "Masked", .masks = true},
         ServedSetting{.name = "MaskedAndPoisoned", .masks = true, .poisons = true},
         ServedSetting{.name = "MaskedEager", .mode = RunMode::eager, .masks = true},
-        ServedSetting{.name = "Eager", .mode = RunMode::eager},
-        ServedSetting{.name = "Captured", .mode = RunMode::captured}),
+        ServedSetting{.name = "Eager", .mode = RunMode::eager}),
     name_of_setting);
 
 // A random model that soon goes round in circles: what n-grams draft there is right.
@@ -349,7 +353,7 @@ TEST(EngineOnCpuDriver, ResolvesEveryRequestOnceWhicheverCallFails) {
   (void)Engine(loaded.device, loaded.kernels, loaded.model, engine_options());  // loads the kernels
   const std::string before = interposer.describe_live();
   uint64_t failed = 0;
-  for (uint64_t call = 0;; call += 5) {
+  for (uint64_t call = 0;; call += 17) {
     {
       Engine engine(loaded.device, loaded.kernels, loaded.model, engine_options({.pages = 7}));
       for (uint64_t i = 0; i < 4; ++i)
@@ -374,7 +378,7 @@ TEST(EngineOnCpuDriver, ResolvesEveryRequestOnceWhicheverCallFails) {
     }
     EXPECT_EQ(interposer.describe_live(), before) << "call " << call;
   }
-  EXPECT_GT(failed, 20u);
+  EXPECT_GT(failed, 10u);
 }
 
 }  // namespace

@@ -77,16 +77,19 @@ TEST_P(Padding, NaNInPaddedRowsAndUnownedPagesChangesNothing) {
     EXPECT_TRUE(same_bits(logits_at(neighbours, live, live / 2, true), alone)) << live << " live";
 }
 
-std::vector<std::pair<std::string, int64_t>> models_and_buckets() {
+std::vector<std::pair<std::string, int64_t>> golden_models_of(std::initializer_list<int64_t> buckets) {
   std::vector<std::pair<std::string, int64_t>> all;
   for (const std::string& model : kGoldenModels)
-    for (int64_t bucket : {1, 2, 4, 8}) all.emplace_back(model, bucket);
+    for (const int64_t bucket : buckets) all.emplace_back(model, bucket);
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Golden, Padding, testing::ValuesIn(models_and_buckets()), [](const auto& info) {
+std::string model_and_bucket(const testing::TestParamInfo<std::pair<std::string, int64_t>>& info) {
   return golden_test_name({info.param.first, info.index}) + "_bucket_" + std::to_string(info.param.second);
-});
+}
+
+INSTANTIATE_TEST_SUITE_P(Golden, Padding, testing::ValuesIn(golden_models_of({4})), model_and_bucket);
+INSTANTIATE_TEST_SUITE_P(GoldenSweep, Padding, testing::ValuesIn(golden_models_of({1, 2, 8})), model_and_bucket);
 
 // Reads the whole pool of pages before and after steps. [pages, 2, kv_heads, page, padded head_dim] bf16 a layer.
 class PagesOfAStep : public testing::Test {

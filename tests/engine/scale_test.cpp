@@ -17,7 +17,7 @@ namespace {
 using test::Tokens;
 
 // Sixteen prompts: equal ones are followed by equal tokens, in whatever row, and different ones are not all.
-TEST(EngineAtScale, ServesFourThousandRequestsInAStep) {
+TEST(EngineAtScaleSweep, ServesFourThousandRequestsInAStep) {
   constexpr int kRows = 4096, kPrompts = 16;
   test::LoadedModel loaded("llama/one_kv_head");
   Engine engine(loaded.device, loaded.kernels, loaded.model,

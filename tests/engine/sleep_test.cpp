@@ -273,7 +273,8 @@ TEST(SleepOnCpuDriver, GoesOnWhereMemoryIsShortAndWakesWhenItIsThere) {
 }
 
 // Every call of the driver fails once: the engine is awake, or asleep and can be woken, or has failed for good.
-TEST(SleepOnCpuDriver, IsNeverHalfAsleepWhicheverCallFails) {
+// Every stride-th call of a cycle fails in its turn.
+void expect_never_half_asleep(uint64_t stride) {
   for (const SleepLevel level : kLevels) {
     std::optional<Sleeper> on("llama/odd_sizes");
     const auto expected = on->served();
@@ -289,7 +290,7 @@ TEST(SleepOnCpuDriver, IsNeverHalfAsleepWhicheverCallFails) {
     cycle();
     const uint64_t calls = on->loaded.opened.interposer->calls() - first;
     uint64_t errors = 0, retried = 0, lost = 0;
-    for (uint64_t n = 0; n < calls; ++n) {
+    for (uint64_t n = 0; n < calls; n += stride) {
       Interposer& interposer = *on->loaded.opened.interposer;
       const size_t handles = on->handles();
       interposer.fail_call(n, CUDA_ERROR_UNKNOWN);
@@ -308,15 +309,18 @@ TEST(SleepOnCpuDriver, IsNeverHalfAsleepWhicheverCallFails) {
       }
       ASSERT_EQ(on->sleep.level(), SleepLevel::awake);
       ASSERT_EQ(on->handles(), handles) << "call " << n << ": " << interposer.describe_live();
-      if (n % 16 != 0) continue;
+      if (n / stride % 16 != 0) continue;
       ASSERT_EQ(on->served(), expected) << "call " << n;
     }
     EXPECT_EQ(on->served(), expected);
-    EXPECT_GT(errors, calls / 2);  // what only frees throws nothing
-    EXPECT_GT(retried, calls / 4);
+    EXPECT_GT(errors, calls / stride / 2);  // a call that frees throws nothing
+    EXPECT_GT(retried, calls / stride / 4);
     EXPECT_LT(lost, 12u);  // the calls that ask for free memory, and those that wait for the device
   }
 }
+
+TEST(SleepOnCpuDriver, IsNeverHalfAsleepWhicheverOfSomeCallsFails) { expect_never_half_asleep(7); }
+TEST(SleepSweepOnCpuDriver, IsNeverHalfAsleepWhicheverCallFails) { expect_never_half_asleep(1); }
 
 }  // namespace
 }  // namespace nodewright

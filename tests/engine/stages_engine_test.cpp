@@ -141,18 +141,21 @@ TEST_P(StagedEngine, TellsWhatOneDeviceTellsBitByBit) {
   EXPECT_EQ(expected.hidden.empty(), GetParam().options.hidden == HiddenStates::none);
 }
 
-std::vector<StagedSetting> staged_settings() {
-  return {{.name = "plain"},
-          {.name = "windows", .model = "gemma3/window_16"},
+std::vector<StagedSetting> usual_settings() {
+  return {{.name = "windows", .model = "gemma3/window_16"},
           {.name = "mixture", .model = "mixtral/two_of_four"},
-          {.name = "invariant", .options = {.numerics = Numerics::invariant}},
           {.name = "drafts", .options = {.speculate = 3}},
+          {.name = "few_pages", .options = {.pages = 9}},
+          {.name = "rebuilt", .choices = true, .rebuilds = true},
+          {.name = "slept", .naps = true}};
+}
+
+std::vector<StagedSetting> other_settings() {
+  return {{.name = "plain"},
+          {.name = "invariant", .options = {.numerics = Numerics::invariant}},
           {.name = "choices", .choices = true},
           {.name = "hidden", .options = {.hidden = HiddenStates::full}},
-          {.name = "few_pages", .options = {.pages = 9}},
           {.name = "one_at_a_time", .options = {.depth = 1}},
-          {.name = "rebuilt", .choices = true, .rebuilds = true},
-          {.name = "slept", .naps = true},
           {.name = "captured", .options = {.mode = RunMode::captured}},
           {.name = "eager", .options = {.mode = RunMode::eager}},
           {.name = "fell_back", .options = {.buckets = {4}, .allow_eager = true}},
@@ -160,8 +163,10 @@ std::vector<StagedSetting> staged_settings() {
           {.name = "products", .options = {.products_from = 8}}};
 }
 
-INSTANTIATE_TEST_SUITE_P(TwoDevices, StagedEngine, testing::ValuesIn(staged_settings()),
-                         [](const auto& info) { return std::string(info.param.name); });
+std::string name_of_staged(const testing::TestParamInfo<StagedSetting>& info) { return info.param.name; }
+
+INSTANTIATE_TEST_SUITE_P(TwoDevices, StagedEngine, testing::ValuesIn(usual_settings()), name_of_staged);
+INSTANTIATE_TEST_SUITE_P(TwoDevicesSweep, StagedEngine, testing::ValuesIn(other_settings()), name_of_staged);
 
 TEST(StagedEngineOnCpuDriver, ServesInSevenStages) {
   const StagedSetting setting{.name = "seven", .model = "gemma3/window_16"};
@@ -173,7 +178,7 @@ TEST(StagedEngineOnCpuDriver, ServesInSevenStages) {
 TEST(StagedEngineOnCpuDriver, TellsTheSameUnderEverySchedule) {
   const StagedSetting setting{.name = "schedules", .choices = true, .options = {.speculate = 2}};
   const ToldOutputs expected = told_by(setting, 1, "cpu");
-  for (const std::string schedule : {"forward", "reverse", "immediate", "seed=1", "seed=2", "seed=3"}) {
+  for (const std::string schedule : {"reverse", "immediate", "seed=1"}) {
     const ToldOutputs told = told_by(setting, 2, "cpu:" + schedule);
     EXPECT_EQ(told.tokens, expected.tokens) << schedule;
     EXPECT_EQ(told.logprobs, expected.logprobs) << schedule;

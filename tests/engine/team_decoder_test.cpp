@@ -47,8 +47,10 @@ TEST_P(SplitFamilies, LogitsAreThoseOfTransformersInEveryForm) {
 
 // Structures that others have, too: in sweeps and on GPUs.
 const std::vector<std::string> kLikeOthers = {
-    "cohere2/hybrid",      "exaone4/global",   "gemma/first", "llama/dynamic",     "llama/yarn",
-    "mixtral/two_of_four", "olmoe/wide_norms", "phi3/short",  "stablelm/parallel", "starcoder2/window_16"};
+    "cohere2/hybrid",       "exaone/names",      "exaone4/global",       "exaone4/hybrid",    "gemma/first",
+    "granite/multipliers",  "llama/biases",      "llama/dynamic",        "llama/yarn",        "mistral/window_16",
+    "mixtral/two_of_four",  "olmoe/wide_norms",  "phi3/long",            "phi3/short",        "smollm3/unrotated",
+    "stablelm/parallel",    "stablelm/partial",  "starcoder2/window_16"};
 INSTANTIATE_TEST_SUITE_P(TwoDevices, SplitFamilies, testing::ValuesIn(split_goldens(kLikeOthers)), golden_test_name);
 INSTANTIATE_TEST_SUITE_P(TwoDevicesSweep, SplitFamilies, testing::ValuesIn(kLikeOthers), golden_test_name);
 

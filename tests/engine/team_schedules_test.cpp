@@ -40,11 +40,11 @@ void expect_same_bits(const ScheduledTeam& of, int first_seed, int seeds) {
   }
 }
 
-TEST(TeamSchedulesOnCpuDriver, ThirtyOfThemGiveTheSameBits) {
-  expect_same_bits({"llama/biases", 2, 8}, 0, 8);
-  expect_same_bits({"olmo2/wide_norms", 2, 3}, 8, 6);
-  expect_same_bits({"gemma2/caps", 4, 1}, 14, 12);
-  expect_same_bits({"cohere2/hybrid", 8, 3}, 26, 4);
+TEST(TeamSchedulesOnCpuDriver, TenOfThemGiveTheSameBits) {
+  expect_same_bits({"llama/biases", 2, 8}, 0, 3);
+  expect_same_bits({"olmo2/wide_norms", 2, 3}, 8, 2);
+  expect_same_bits({"gemma2/caps", 4, 1}, 14, 4);
+  expect_same_bits({"cohere2/hybrid", 8, 3}, 26, 1);
 }
 
 // NODEWRIGHT_TEAM_SCHEDULES: how many, over all families.

@@ -30,6 +30,7 @@ struct LayerBudget {
 
 struct Budgets {
   std::string nvrtc;                            // version: "13.0"
+  std::string inputs;                           // digest of the sources, requests and launches for Hopper
   std::map<std::string, LayerBudget> layers;    // "H100 Llama-3.2-1B, 8 rows"
   std::map<std::string, KernelBudget> kernels;  // "sm_90 embed[kScaled=0, ...]"
 };

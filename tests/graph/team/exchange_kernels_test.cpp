@@ -102,14 +102,14 @@ void expect_one_wave(const BuiltKernel& built, const LaunchShape& launch, const 
   EXPECT_LE((built.cubin.registers + 7) / 8 * 8 * static_cast<int64_t>(launch.block[0]) * of_sm, 65536) << what;
 }
 
-// Out and down of Llama 3.2 3B on two devices, at 1 to 8 rows; and on four. Of long rows, those of Qwen3-14B and 32B
-// and of Llama 3.3 70B, one alone, on two.
-TEST(ExchangeKernels, AProductOfATeamCompilesWithoutSpills) {
+// Rows of `cols` columns over all ranks, in products of 3072 outputs.
+void expect_products_without_spills(std::initializer_list<int64_t> teams, std::initializer_list<int64_t> all_cols,
+                                    std::initializer_list<int64_t> all_rows) {
   const auto nvrtc = Nvrtc::load();
-  for (const int64_t ranks : {2, 4})
-    for (const int64_t cols : {3072 / ranks, 8192 / ranks, 5120 / ranks, 17408 / ranks, 25600 / ranks, 28672 / ranks})
-      for (const int64_t rows : {1, 2, 4, 8}) {
-        if (cols * ranks > 8192 && (rows > 1 || ranks > 2)) continue;
+  for (const int64_t ranks : teams)
+    for (const int64_t cols_of_all : all_cols)
+      for (const int64_t rows : all_rows) {
+        const int64_t cols = cols_of_all / ranks;
         const MatvecShape shape = project_exchange_shape({rows, cols, cols, 3072, 1});
         KernelRequest request{.name = "project_exchange",
                               .constants = {{"kBias", 0}, {"kScale", 0}, {"kRanks", ranks}, {"kAdds", 1}}};
@@ -127,6 +127,19 @@ TEST(ExchangeKernels, AProductOfATeamCompilesWithoutSpills) {
         expect_sound(adapted, sizeof(AdaptedProjectExchange), what + ", adapters");
         expect_one_wave(adapted, launch, what + ", adapters");
       }
+}
+
+// Out and down of Llama 3.2 3B.
+TEST(ExchangeKernels, AProductOfATeamCompilesWithoutSpills) {
+  expect_products_without_spills({2}, {3072, 8192}, {1, 8});
+}
+
+// The same of other rows and teams, and one row of Qwen3-14B, Qwen3-32B and Llama 3.3 70B on two devices.
+TEST(ExchangeKernelsSweep, AProductOfATeamCompilesWithoutSpills) {
+  expect_products_without_spills({2}, {3072, 8192}, {2, 4});
+  expect_products_without_spills({4}, {3072, 8192, 5120}, {1, 2, 4, 8});
+  expect_products_without_spills({2}, {5120}, {1, 2, 4, 8});
+  expect_products_without_spills({2}, {17408, 25600, 28672}, {1});
 }
 
 // Out and down of Llama 3.2 3B and of Llama 3.1 8B, on an H100: streamed rows up to 16, and held ones of 32, of which

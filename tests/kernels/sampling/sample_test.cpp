@@ -200,7 +200,7 @@ TEST(Sample, ChoosesTheSameWithAnyNumberOfBlocksAndAsTheHostDoes) {
 }
 
 // Llama-3.2's and Gemma-3's.
-TEST(Sample, DoesSoAtTheWidthOfReleasedVocabularies) {
+TEST(SampleSweep, ChoosesAsTheHostDoesAtTheWidthOfReleasedVocabularies) {
   for (const size_t vocab : {128256, 262144}) {
     SampleLaunch launch;
     for (SampleRow& row : rows_of_all_kinds(vocab))
