@@ -2,17 +2,36 @@
 // Everything that is derived from a kernel's arguments (hazards, dumps, patches, access checks) starts here.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
-#include <span>
-#include <string_view>
 #include <type_traits>
 #include <utility>
+#ifndef NODEWRIGHT_KERNEL_IMAGE
+#include <array>
+#include <span>
+#include <string_view>
+#endif
 
 #include "kernels_src/args.h"
 
 namespace nodewright {
+
+#ifdef NODEWRIGHT_KERNEL_IMAGE  // <string_view> takes a fifth of the time in which a kernel compiles for the CPU driver
+class FieldName {
+ public:
+  constexpr FieldName() = default;
+  constexpr FieldName(const char* data, size_t size) : data_(data), size_(size) {}
+  constexpr const char* data() const { return data_; }
+  constexpr size_t size() const { return size_; }
+  constexpr char operator[](size_t i) const { return data_[i]; }
+
+ private:
+  const char* data_ = nullptr;
+  size_t size_ = 0;
+};
+#else
+using FieldName = std::string_view;
+#endif
 
 enum class Role : uint8_t {
   scalar,
@@ -141,7 +160,7 @@ constexpr ElementType element_type() {
 
 // One field of an argument struct.
 struct FieldInfo {
-  std::string_view name;
+  FieldName name;
   size_t offset;  // bytes from the start of the struct
   size_t bytes;   // sizeof the field
   Role role;
@@ -260,21 +279,25 @@ template <class F>
 FieldPointer(const F*) -> FieldPointer<F>;
 
 template <FieldPointer kPointer>
-constexpr std::string_view name_of_pointer() {
+constexpr FieldName name_of_pointer() {
   // g++: "... kPointer = ...::FieldPointer<float>{(& never_made<Args>.NeverMade<Args>::args.Args::weight)}; ...]"
   // clang: "... [kPointer = FieldPointer<float>{&never_made.args.weight}]"
-  constexpr std::string_view text = __PRETTY_FUNCTION__;
+  constexpr const char* text = __PRETTY_FUNCTION__;
 #ifdef __clang__
-  constexpr size_t end = text.rfind("}]");
+  size_t end = sizeof __PRETTY_FUNCTION__ - 1;
+  while (text[end] != '}' || text[end + 1] != ']') --end;
 #else
-  constexpr size_t end = text.find(")}", text.find("{(&"));
+  size_t end = 0;
+  while (text[end] != '{' || text[end + 1] != '(' || text[end + 2] != '&') ++end;
+  while (text[end] != ')' || text[end + 1] != '}') ++end;
 #endif
-  constexpr size_t begin = text.find_last_of(".:", end) + 1;
-  return text.substr(begin, end - begin);
+  size_t begin = end;
+  while (text[begin - 1] != '.' && text[begin - 1] != ':') --begin;
+  return {text + begin, end - begin};
 }
 
 template <class A, size_t I>
-constexpr std::string_view field_name() {
+constexpr FieldName field_name() {
   return name_of_pointer<FieldPointer{at_place<I>(field_pointers(never_made<A>.args))}>();
 }
 
@@ -328,20 +351,24 @@ constexpr bool holds_roles() {
 
 // Names of fields from the argument struct on: "x", "from.x".
 struct OutsideOfAll {
-  static constexpr std::string_view text{};
+  static constexpr FieldName text{};
+};
+template <size_t Size>
+struct Characters {
+  char of[Size];
 };
 template <class Outside, class A, size_t I>
 struct FieldPath {
-  static constexpr std::string_view last = field_name<A, I>();
-  static constexpr size_t before = Outside::text.empty() ? 0 : Outside::text.size() + 1;
-  static constexpr std::array<char, before + last.size()> characters = [] {
-    std::array<char, before + last.size()> all{};
-    for (size_t i = 0; i < Outside::text.size(); ++i) all[i] = Outside::text[i];
-    if (before > 0) all[before - 1] = '.';
-    for (size_t i = 0; i < last.size(); ++i) all[before + i] = last[i];
+  static constexpr FieldName last = field_name<A, I>();
+  static constexpr size_t before = Outside::text.size() == 0 ? 0 : Outside::text.size() + 1;
+  static constexpr Characters<before + last.size()> characters = [] {
+    Characters<before + last.size()> all{};
+    for (size_t i = 0; i < Outside::text.size(); ++i) all.of[i] = Outside::text[i];
+    if (before > 0) all.of[before - 1] = '.';
+    for (size_t i = 0; i < last.size(); ++i) all.of[before + i] = last[i];
     return all;
   }();
-  static constexpr std::string_view text{characters.data(), characters.size()};
+  static constexpr FieldName text{characters.of, before + last.size()};
 };
 
 template <class Outside, class A, class Function>
@@ -391,6 +418,7 @@ void for_each_field(const A& args, Function&& f) {
   field_visit_detail::visit_fields<field_visit_detail::OutsideOfAll>(args, 0, f);
 }
 
+#ifndef NODEWRIGHT_KERNEL_IMAGE
 // The fields of an A, in order, as for_each_field visits them; static.
 template <KernelArgs A>
 std::span<const FieldInfo> fields_of() {
@@ -402,5 +430,6 @@ std::span<const FieldInfo> fields_of() {
   }();
   return fields;
 }
+#endif
 
 }  // namespace nodewright

@@ -91,6 +91,7 @@ struct Descriptor {
 #include <math.h>
 #include <time.h>
 
+#define NODEWRIGHT_KERNEL_IMAGE
 #include "kernels_src/block_stamps.h"
 #include "kernels_src/field_visit.h"
 

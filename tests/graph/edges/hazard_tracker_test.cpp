@@ -12,12 +12,12 @@ namespace nodewright {
 namespace {
 
 // (before, hazard, address, bytes)
-using Order = std::tuple<uint32_t, Hazard, uint64_t, uint64_t>;
+using Found = std::tuple<uint32_t, Hazard, uint64_t, uint64_t>;
 
-std::vector<Order> place(HazardTracker& tracker, uint32_t node, std::vector<RangeUse> uses) {
+std::vector<Found> place(HazardTracker& tracker, uint32_t node, std::vector<RangeUse> uses) {
   std::vector<RequiredOrder> required;
   tracker.place(node, uses, required);
-  std::vector<Order> orders;
+  std::vector<Found> orders;
   for (const RequiredOrder& order : required)
     orders.emplace_back(order.before, order.hazard, order.address, order.bytes);
   return orders;
@@ -26,7 +26,7 @@ std::vector<Order> place(HazardTracker& tracker, uint32_t node, std::vector<Rang
 TEST(HazardTracker, AReadFollowsTheWriteOfItsBytes) {
   HazardTracker tracker;
   EXPECT_TRUE(place(tracker, 0, {{{100, 50}, Access::out}}).empty());
-  EXPECT_EQ(place(tracker, 1, {{{100, 50}, Access::in}}), (std::vector<Order>{{0, Hazard::raw, 100, 50}}));
+  EXPECT_EQ(place(tracker, 1, {{{100, 50}, Access::in}}), (std::vector<Found>{{0, Hazard::raw, 100, 50}}));
 }
 
 TEST(HazardTracker, AWriteFollowsTheReadersSinceTheLastWriteAndThatWrite) {
@@ -35,15 +35,15 @@ TEST(HazardTracker, AWriteFollowsTheReadersSinceTheLastWriteAndThatWrite) {
   place(tracker, 1, {{{0, 10}, Access::in}});
   place(tracker, 2, {{{0, 10}, Access::in}});
   EXPECT_EQ(place(tracker, 3, {{{0, 10}, Access::out}}),
-            (std::vector<Order>{{0, Hazard::waw, 0, 10}, {1, Hazard::war, 0, 10}, {2, Hazard::war, 0, 10}}));
-  EXPECT_EQ(place(tracker, 4, {{{0, 10}, Access::out}}), (std::vector<Order>{{3, Hazard::waw, 0, 10}}))
+            (std::vector<Found>{{0, Hazard::waw, 0, 10}, {1, Hazard::war, 0, 10}, {2, Hazard::war, 0, 10}}));
+  EXPECT_EQ(place(tracker, 4, {{{0, 10}, Access::out}}), (std::vector<Found>{{3, Hazard::waw, 0, 10}}))
       << "older readers are behind node 3";
 }
 
 TEST(HazardTracker, AReadOfLiveInBytesFollowsNothingAndALaterWriteFollowsIt) {
   HazardTracker tracker;
   EXPECT_TRUE(place(tracker, 0, {{{0, 10}, Access::in}}).empty());
-  EXPECT_EQ(place(tracker, 1, {{{5, 10}, Access::out}}), (std::vector<Order>{{0, Hazard::war, 5, 5}}));
+  EXPECT_EQ(place(tracker, 1, {{{5, 10}, Access::out}}), (std::vector<Found>{{0, Hazard::war, 5, 5}}));
 }
 
 TEST(HazardTracker, OnlyTheSharedPartOfARangeIsAReason) {
@@ -51,8 +51,8 @@ TEST(HazardTracker, OnlyTheSharedPartOfARangeIsAReason) {
   place(tracker, 0, {{{0, 100}, Access::out}});
   place(tracker, 1, {{{40, 20}, Access::out}});
   EXPECT_EQ(place(tracker, 2, {{{30, 20}, Access::in}}),
-            (std::vector<Order>{{0, Hazard::raw, 30, 10}, {1, Hazard::raw, 40, 10}}));
-  EXPECT_EQ(place(tracker, 3, {{{60, 40}, Access::in}}), (std::vector<Order>{{0, Hazard::raw, 60, 40}}));
+            (std::vector<Found>{{0, Hazard::raw, 30, 10}, {1, Hazard::raw, 40, 10}}));
+  EXPECT_EQ(place(tracker, 3, {{{60, 40}, Access::in}}), (std::vector<Found>{{0, Hazard::raw, 60, 40}}));
 }
 
 TEST(HazardTracker, RangesThatTouchWithoutSharingAByteNeedNoOrder) {
@@ -66,14 +66,14 @@ TEST(HazardTracker, PiecesOfOneReasonAreJoined) {
   HazardTracker tracker;
   place(tracker, 0, {{{0, 100}, Access::out}});
   place(tracker, 1, {{{10, 10}, Access::in}});  // splits the segment of node 0
-  EXPECT_EQ(place(tracker, 2, {{{0, 100}, Access::in}}), (std::vector<Order>{{0, Hazard::raw, 0, 100}}));
+  EXPECT_EQ(place(tracker, 2, {{{0, 100}, Access::in}}), (std::vector<Found>{{0, Hazard::raw, 0, 100}}));
 }
 
 TEST(HazardTracker, AnInOutUseIsAReadThenAWrite) {
   HazardTracker tracker;
   place(tracker, 0, {{{0, 10}, Access::out}});
-  EXPECT_EQ(place(tracker, 1, {{{0, 10}, Access::inout}}), (std::vector<Order>{{0, Hazard::raw, 0, 10}}));
-  EXPECT_EQ(place(tracker, 2, {{{0, 10}, Access::in}}), (std::vector<Order>{{1, Hazard::raw, 0, 10}}));
+  EXPECT_EQ(place(tracker, 1, {{{0, 10}, Access::inout}}), (std::vector<Found>{{0, Hazard::raw, 0, 10}}));
+  EXPECT_EQ(place(tracker, 2, {{{0, 10}, Access::in}}), (std::vector<Found>{{1, Hazard::raw, 0, 10}}));
 }
 
 TEST(HazardTracker, FrozenUsesAreNotTracked) {
