@@ -12,6 +12,7 @@
 #include "cli/interruption.h"
 #include "cli/options/familiar_words.h"
 #include "cli/options/path_checks.h"
+#include "cli/options/value_names.h"
 #include "cli/output/say.h"
 #include "cli/output/standard_output.h"
 #include "cli/usage_error.h"
@@ -53,6 +54,9 @@ int main(int argc, char** argv) try {
   cli::add_tune(app, action);
   cli::add_report(app, action);
   cli::add_doctor(app, action);
+  cli::add_completion(app, action);
+  cli::add_man(app, action);
+  cli::name_values(app);
   cli::arrange_help(app);
   cli::add_path_checks(app);
   try {
