@@ -49,6 +49,7 @@ struct RunOptions {
   bool stats = false;
   std::optional<double> rate;  // requests a second
   std::filesystem::path hidden_dir;
+  std::filesystem::path chat_template;  // empty: the checkpoint's
   std::vector<std::string> template_args;
   ParserNames parsers;
 };
@@ -135,12 +136,14 @@ int run_requests(const RunOptions& options) {
   const ModelConfig config = read_config(options.session.model, tokenizer);
   check_pairs(options.engine, options.session, config.longest_context());
   check_adapters(options.engine, options.session, config);
+  check_chat_template(options.session.model, options.chat_template);
   tell_ignored(config.generation);
   const RequestDefaults of_lines{.model = options.session.model,
                                  .sampling = options.sampling,
                                  .max_tokens = options.max_tokens,
                                  .template_args = template_args_of(options.template_args),
-                                 .parsers = answer_parsers_of(options.parsers)};
+                                 .parsers = answer_parsers_of(options.parsers),
+                                 .chat_template = options.chat_template};
   LineSource source(options.requests, LineReader(of_lines, config, tokenizer));
   make_folder("--hidden-dir", options.hidden_dir);
 
@@ -173,6 +176,7 @@ void add_run(CLI::App& app, Action& chosen) {
   command->add_option("--max-tokens", options->max_tokens, "of requests that do not say")
       ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();
+  add_chat_template(*command, options->chat_template);
   add_template_args(*command, options->template_args);
   add_answer_parsers(*command, options->parsers);
   add_sampling_options(*command, options->sampling);

@@ -69,6 +69,7 @@ struct ServeOptions {
   std::string adapter_memory;
   bool plan_times = false;
   int replicas = 1;
+  std::filesystem::path chat_template;  // empty: the checkpoint's
   std::vector<std::string> template_args;
   ParserNames parsers;
 };
@@ -225,7 +226,8 @@ ServedModel served_model(const ServeOptions& options, const ModelConfig& config,
                 .defaults = {.model = options.session.model,
                              .sampling = options.sampling,
                              .template_args = template_args_of(options.template_args),
-                             .parsers = answer_parsers_of(options.parsers)},
+                             .parsers = answer_parsers_of(options.parsers),
+                             .chat_template = options.chat_template},
                 .created = static_cast<int64_t>(std::time(nullptr))});
 }
 
@@ -341,6 +343,7 @@ int serve(ServeOptions options) {
   const ModelConfig config = read_config(options.session.model, tokenizer);
   check_pairs(options.engine, options.session, config.longest_context());
   check_adapters(options.engine, options.session, config);
+  check_chat_template(options.session.model, options.chat_template);
   tell_ignored(config.generation);
 
   std::optional<RankMeeting> meeting = meeting_of(options.ranks, options.session, options.engine);
@@ -468,6 +471,7 @@ void add_serve(CLI::App& app, Action& chosen) {
           fmt::format("tokens of the longest sequence (default: the model's, at most {}, on the CPU driver {})",
                       kContext, kContextOnCpu));
   add_server_options(*command, *options);
+  add_chat_template(*command, options->chat_template);
   add_template_args(*command, options->template_args);
   add_answer_parsers(*command, options->parsers);
   add_feed_options(*command, options->feeds);

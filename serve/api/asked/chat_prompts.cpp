@@ -16,7 +16,7 @@ namespace {
 
 ChatPrompts::ChatPrompts(const ServedModel& model) : model_(model) {
   try {
-    templates_.emplace(ChatTemplates::from_folder(model.folder));
+    templates_.emplace(ChatTemplates::from_folder(model.folder, model.defaults.chat_template));
   } catch (const Error& error) {
     why_none_ = error.what();
   }
