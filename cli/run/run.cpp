@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 
 #include "cli/command.h"
 #include "cli/interruption.h"
@@ -43,6 +44,7 @@ struct RunOptions {
   SessionOptions session;
   SamplingOptions sampling;  // of requests that do not say
   std::string requests = "-";
+  std::vector<std::string> names;  // of the model, in the bodies of batch lines
   int64_t max_tokens = 128;
   EngineSettings engine;
   std::string reserve = "all";
@@ -70,13 +72,18 @@ EngineNeeds needs_of(const RunOptions& options, const std::vector<RequestLine>& 
     needs.choices = true;
     if (!options.hidden_dir.empty()) needs.hidden = HiddenStates::full;
   }
-  for (const RequestLine& line : lines) {
-    const int64_t prompt = std::ssize(line.spec.prompt);
+  const auto add = [&](const AskedRequest& asked) {
+    const int64_t prompt = std::ssize(asked.spec.prompt);
     if (all) needs.prompt_tokens += prompt;
-    needs.max_context = std::max(needs.max_context, prompt + line.spec.max_tokens);
+    needs.max_context = std::max(needs.max_context, prompt + asked.spec.max_tokens);
     needs.choices |= std::ranges::any_of(
-        line.outputs, [](const AskedOutput& output) { return output.choice.options.needs_choices(); });
-    if (!options.hidden_dir.empty()) needs.hidden = std::max(needs.hidden, line.spec.hidden);
+        asked.outputs, [](const AskedOutput& output) { return output.choice.options.needs_choices(); });
+    if (!options.hidden_dir.empty()) needs.hidden = std::max(needs.hidden, asked.spec.hidden);
+  };
+  for (const RequestLine& line : lines) {
+    if (!line.batch) add(line);
+    if (line.batch)
+      for (const Submission& submission : line.batch->submissions) add(submission.asked);
   }
   if (options.session.max_context > 0) needs.max_context = options.session.max_context;
   return needs;
@@ -144,7 +151,20 @@ int run_requests(const RunOptions& options) {
                                  .template_args = template_args_of(options.template_args),
                                  .parsers = answer_parsers_of(options.parsers),
                                  .chat_template = options.chat_template};
-  LineSource source(options.requests, LineReader(of_lines, config, tokenizer));
+  const auto make_api = [&] {
+    const bool on_cpu = options.session.device.starts_with("cpu");
+    ServedModel model{.config = config,
+                      .tokenizer = tokenizer,
+                      .folder = options.session.model,
+                      .names = options.names,
+                      .max_model_len = served_context(options.session, config, on_cpu),
+                      .defaults = of_lines,
+                      .created = static_cast<int64_t>(std::time(nullptr))};
+    for (const NamedFolder& one : named_folders("--adapter", options.engine.adapters))
+      model.adapters->add(one.name, one.folder);
+    return std::make_unique<OpenAiApi>(std::move(model));
+  };
+  LineSource source(options.requests, LineReader(of_lines, config, tokenizer, make_api));
   make_folder("--hidden-dir", options.hidden_dir);
 
   catch_interruption();
@@ -169,11 +189,16 @@ void add_run(CLI::App& app, Action& chosen) {
       ->description(fmt::format(
           "tokens of the longest sequence (default: as needed; through a pipe that stays open, {})", kOpenContext));
   command
-      ->add_option(
-          "--requests", options->requests,
-          "JSON lines, a request each; docs/requests.md has their fields. -: standard input, served as it comes")
+      ->add_option("--requests", options->requests,
+                   "JSON lines, a request or a line of an OpenAI batch file each; docs/requests.md has their fields. "
+                   "-: standard "
+                   "input, served as it comes")
       ->capture_default_str();
-  command->add_option("--max-tokens", options->max_tokens, "of requests that do not say")
+  command->add_option("--served-model-name", options->names,
+                      "names of the model in the bodies of batch lines (default: the folder's)");
+  command
+      ->add_option("--max-tokens", options->max_tokens,
+                   "most tokens of requests that do not say; lines of a batch file have those of the HTTP interface")
       ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();
   add_chat_template(*command, options->chat_template);

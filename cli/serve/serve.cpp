@@ -44,7 +44,6 @@ constexpr const char* kMemoryShare = "0.9";
 constexpr int kRows = 64, kRowsOnCpu = 8;
 // Bodies of the largest size that may be held at once; the budget is in bytes, so many more small ones fit.
 constexpr size_t kBodiesAtOnce = 4;
-constexpr int64_t kContext = 32768, kContextOnCpu = 2048;
 // After the last output has ended, for answers that are still on their way.
 constexpr std::chrono::seconds kLastBytes{5};
 // For calls that are being read: they look every few milliseconds whether they are still wanted.
@@ -208,13 +207,8 @@ EngineSettings settings_for(const ServeOptions& options, bool on_cpu) {
   return settings;
 }
 
-int64_t context_for(const ServeOptions& options, const ModelConfig& config, bool on_cpu) {
-  if (options.session.max_context > 0) return options.session.max_context;
-  return std::min(config.max_position, on_cpu ? kContextOnCpu : kContext);
-}
-
 EngineNeeds needs_of(const ServeOptions& options, const ModelConfig& config, bool on_cpu) {
-  return {.prompt_tokens = INT32_MAX, .max_context = context_for(options, config, on_cpu), .choices = true};
+  return {.prompt_tokens = INT32_MAX, .max_context = served_context(options.session, config, on_cpu), .choices = true};
 }
 
 ServedModel served_model(const ServeOptions& options, const ModelConfig& config,
@@ -469,7 +463,7 @@ void add_serve(CLI::App& app, Action& chosen) {
   command->get_option("--max-context")
       ->description(
           fmt::format("tokens of the longest sequence (default: the model's, at most {}, on the CPU driver {})",
-                      kContext, kContextOnCpu));
+                      kServedContext, kServedContextOnCpu));
   add_server_options(*command, *options);
   add_chat_template(*command, options->chat_template);
   add_template_args(*command, options->template_args);
@@ -483,9 +477,10 @@ void add_serve(CLI::App& app, Action& chosen) {
   add_engine_options(*command, options->engine);
   add_adapter_options(*command, options->engine, options->session);
   command->get_option("--memory-limit")
-      ->description(fmt::format("of weights, state, graphs and pages: 8GB, 8GiB, bytes, or a share of the device's "
-                                "memory; the cache gets what is left (default: {} on a GPU, where --pages is silent)",
-                                kMemoryShare));
+      ->description(
+          fmt::format("most memory of weights, state, graphs and pages: 8GB, 8GiB, bytes, or a share of the device's "
+                      "memory; the cache gets what is left (default: {} on a GPU, where --pages is silent)",
+                      kMemoryShare));
   command->callback([options, &chosen] { chosen = [options] { return serve(*options); }; });
 }
 
