@@ -152,15 +152,18 @@ struct LoweringNote {
   std::string_view row;
   std::vector<std::string> kernels;                              // to_string of the requests, or "product NAME"
   std::vector<std::pair<std::string_view, std::string>> passed;  // rows that could not, with the reason
+  bool operator==(const LoweringNote&) const = default;
 };
 
 // A whole step, before anything is compiled.
 struct LoweredStep {
   Travel travel = Travel::plain;
-  std::vector<Lowered> first, layer, last;
+  std::vector<Lowered> first, last;
+  std::vector<std::vector<Lowered>> kinds;  // of layers
+  std::vector<size_t> layers;               // [layers of all stages] the kind of each
   std::vector<std::pair<Travel, std::string>>
       ways_passed;                  // ways of the residual that were tried before, and what stopped them
-  std::vector<LoweringNote> notes;  // of first, layer and last, in this order
+  std::vector<LoweringNote> notes;  // of first, kinds and last, in this order; what kinds share once
 };
 // Throws Error where no row takes an operation.
 LoweredStep lower(const Network& network, const Situation& at);

@@ -113,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(TwoDevices, TeamEngine,
                                          TeamSetting{.name = "masks", .masks = true},
                                          TeamSetting{.name = "few_pages", .pages = 9},
                                          TeamSetting{.name = "rebuilt", .rebuilds = true},
-                                         TeamSetting{.name = "mixture", .golden = "qwen3_moe/normed"},
+                                         TeamSetting{.name = "mixture", .golden = "qwen3_moe/every_second"},
                                          TeamSetting{.name = "wide_norms", .golden = "olmo2/wide_norms"}),
                          [](const auto& info) { return std::string(info.param.name); });
 
