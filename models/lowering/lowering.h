@@ -218,10 +218,11 @@ inline Constant rank_constant(const Situation& at) { return {"kRank", at.step.ad
 
 // What the ranks of a team exchange behind a product, in a node of its own.
 struct ExchangedSum {
-  bool bias = false;   // the product's, which is added there
-  bool adds = true;    // onto the residual; else into `projected`
-  bool bulk = false;   // in bf16, by a bulk exchange
-  int64_t chosen = 0;  // of a mixture: so many experts of a row have given a value each; 0: there is one
+  bool bias = false;     // the product's, which is added there
+  bool adds = true;      // onto the residual; else into `projected`
+  bool bulk = false;     // in bf16, by a bulk exchange
+  int64_t chosen = 0;    // of a mixture: so many experts of a row have given a value each; 0: there is one
+  bool adapted = false;  // what rows' adapters give is added before it is sent
 };
 // Its kernels, and their nodes behind such a product, which has given `y`. `kernel`: the place of the first.
 std::vector<KernelChoice> exchange_choices(const Situation& at, const ExchangedSum& of, Travel travel);

@@ -41,8 +41,8 @@ std::string line_of(const Op& op) {
 std::string heading_of(const Network& network, size_t kind) {
   if (network.kinds.size() == 1) return "each layer:\n";
   const bool dense = network.kinds[kind].feed_forward == FeedForward::dense;
-  return fmt::format("each of {} layers{} experts:\n", std::ranges::count(network.layers, kind),
-                     dense ? " without" : " with");
+  return fmt::format("each layer {} experts ({} of {}):\n", dense ? "without" : "with",
+                     std::ranges::count(network.layers, kind), network.layers.size());
 }
 
 }  // namespace

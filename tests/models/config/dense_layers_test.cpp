@@ -87,8 +87,8 @@ TEST(DenseLayers, AreAKindOfLayerOfTheNetwork) {
   EXPECT_EQ(network.layers, (std::vector<size_t>{0, 1, 0, 0}));
   ASSERT_EQ(network.kinds.size(), 2u);
   const std::string text = to_text(network);
-  EXPECT_NE(text.find("each of 3 layers without experts:"), std::string::npos) << text;
-  EXPECT_NE(text.find("each of 1 layers with experts:"), std::string::npos) << text;
+  EXPECT_NE(text.find("each layer without experts (3 of 4):"), std::string::npos) << text;
+  EXPECT_NE(text.find("each layer with experts (1 of 4):"), std::string::npos) << text;
   EXPECT_NE(text.find("gate_up) [64 -> 200]"), std::string::npos) << text;
   EXPECT_NE(text.find("gate_up) [64 -> 72] each"), std::string::npos) << text;
   EXPECT_EQ(network_of(mixture(json::object())).kinds.size(), 1u);
