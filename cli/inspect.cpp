@@ -60,7 +60,7 @@ ordered_json or_null(const std::optional<T>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
 }
 
-// Of a mixture, those without experts.
+// The layers of a mixture that have no experts.
 std::vector<int64_t> dense_layers(const ModelConfig& c) {
   std::vector<int64_t> layers;
   for (int64_t layer = 0; layer < c.layers; ++layer)

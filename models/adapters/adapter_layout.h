@@ -59,7 +59,7 @@ class AdapterLayout {
  public:
   AdapterLayout(const ModelConfig& config, const AdapterLimits& limits);
 
-  // Of a matrix that the layer's adapters may change.
+  // `part`: a matrix that adapters may change in this layer.
   const AdapterMatrix& of(int64_t layer, Part part) const {
     return matrices_[static_cast<size_t>(layer) * kAdaptedParts.size() + place_of(part)];
   }

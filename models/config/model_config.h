@@ -125,7 +125,7 @@ struct ModelConfig {
   int64_t all_layers() const { return stage.is_part() ? stage.all_layers : layers; }        // of all stages
   bool has_experts() const { return experts.count > 0; }                                    // some layer
   bool has_dense() const { return !has_experts() || std::ranges::count(dense, true) > 0; }  // of all stages
-  // Of a layer, and of all layers of all stages.
+  // What a layer has, and what all layers of all stages have.
   FeedForward feed_forward(int64_t layer) const { return feed_forward_of(index_of(layer)); }
   std::vector<FeedForward> feed_forwards() const {
     std::vector<FeedForward> all;

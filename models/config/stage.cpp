@@ -38,8 +38,8 @@ Cut with_stage(Cut cut, int64_t layers, int64_t elements) {
   return cut;
 }
 
-// Layers of each stage. Of all cuts the one whose largest stage is smallest, of those the one whose second largest is,
-// and so on; earlier stages have more where that is all the same.
+// Layers of each stage: the cut whose largest stage is smallest, among equals the one whose second largest is, and so
+// on. Where all are equal, earlier stages have more.
 std::vector<int64_t> layers_of_stages(const ModelConfig& whole, int64_t count) {
   const auto at = [](int64_t n) { return static_cast<size_t>(n); };
   std::vector<int64_t> before{0};  // [layers + 1] elements of the layers before

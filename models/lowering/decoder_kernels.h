@@ -29,7 +29,7 @@ struct DecoderKernels {
   std::vector<size_t> layers;           // the kind of each; of a stage its own
   Kernel<Advance> advance;              // empty where a launch is one step
 
-  // Of a layer, by its kind.
+  // The runs of a layer, by its kind.
   const std::vector<Run>& of_layer(int64_t layer) const { return kinds[layers[static_cast<size_t>(layer)]]; }
   // Whether the head is a library's product.
   bool has_head_product() const;

@@ -221,7 +221,7 @@ struct ExchangedSum {
   bool bias = false;     // the product's, which is added there
   bool adds = true;      // onto the residual; else into `projected`
   bool bulk = false;     // in bf16, by a bulk exchange
-  int64_t chosen = 0;    // of a mixture: so many experts of a row have given a value each; 0: there is one
+  int64_t chosen = 0;    // of a mixture: how many experts of a row have given a value each; 0: there is one
   bool adapted = false;  // what rows' adapters give is added before it is sent
 };
 // Its kernels, and their nodes behind such a product, which has given `y`. `kernel`: the place of the first.

@@ -44,7 +44,7 @@ ADAPTERS = {
     "granite": ("granite/multipliers", torch.float32, dict(r=4, lora_alpha=4, target_modules=LLAMA)),
     # Heads normed one by one, whose widths are not the model's.
     "qwen3": ("qwen3/normed_heads", torch.float32, dict(r=4, lora_alpha=4, target_modules=LLAMA)),
-    # Of attention everywhere, and of the layers that have no experts.
+    # Attention everywhere, and the feed-forward blocks of the layers without experts.
     "qwen3_moe": ("qwen3_moe/every_second", torch.float32, dict(
         r=4, lora_alpha=4, target_modules=r".*\.(self_attn\.[qkvo]_proj|layers\.[02]\.mlp\.(gate|up|down)_proj)")),
 }

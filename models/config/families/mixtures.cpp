@@ -13,7 +13,7 @@
 namespace nodewright {
 namespace {
 
-// Of a family: how many experts its class has where the file is silent, and whether there may be none.
+// How many experts a family's class has where the file is silent, and whether there may be none.
 struct ExpertDefaults {
   int64_t count = 0, chosen = 0, least = 1;
 };
