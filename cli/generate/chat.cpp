@@ -42,11 +42,6 @@ struct ChatOptions {
 };
 
 int chat(const ChatOptions& options) {
-  if (options.max_tokens < 1)
-    throw Error({.doing = "use",
-                 .object = "--max-tokens",
-                 .detail = fmt::format("{} is less than 1", options.max_tokens),
-                 .fault = Fault::usage});
   cli::check(options.sampling);
   RequestJson template_args = template_args_of(options.template_args);
   check_model_folder(options.session.model);
@@ -99,7 +94,7 @@ void add_chat(CLI::App& app, Action& chosen) {
   add_chat_template(*command, options->chat_template);
   add_template_args(*command, options->template_args);
   command->add_option("-n,--max-tokens", options->max_tokens, "most tokens of an answer")
-      ->check(whole_number<uint32_t>)
+      ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();
   command->add_flag("--stats", options->stats, "print the times of each answer, and what the cache saved, to stderr");
   add_sampling_options(*command, options->sampling);

@@ -64,7 +64,6 @@ void check(const GenerateOptions& options) {
   const bool has_file = !options.prompt_file.empty();
   if (options.prompt.has_value() + options.prompt_ids.has_value() + has_file != 1)
     refuse_prompt("--prompt", "give one of --prompt TEXT, --prompt-file FILE and --prompt-ids 1,2,3");
-  if (options.max_tokens < 1) refuse_prompt("--max-tokens", fmt::format("{} is less than 1", options.max_tokens));
   if (options.chat && options.prompt_ids) refuse_prompt("--chat", "it needs --prompt TEXT or --prompt-file FILE");
   if (options.system && !options.chat) refuse_prompt("--system", "it needs --chat");
   if (!options.template_args.empty() && !options.chat) refuse_prompt("--template-arg", "it needs --chat");
@@ -220,7 +219,7 @@ void add_generate(CLI::App& app, Action& chosen) {
   command->add_option("-f,--prompt-file", options->prompt_file, "file with the text to continue");
   command->add_option("--prompt-ids", options->prompt_ids, "the same as token ids (no tokenizer needed): 1,2,3");
   command->add_option("-n,--max-tokens", options->max_tokens, "most tokens to generate")
-      ->check(whole_number<uint32_t>)
+      ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();
   command->add_flag("--chat", options->chat,
                     "the prompt is a message; print the answer (the checkpoint's chat template)");

@@ -394,7 +394,9 @@ int serve(ServeOptions options) {
 void add_server_options(CLI::App& command, ServeOptions& options) {
   HttpOptions& http = options.server.http;
   command.add_option("--host", http.host, "name or address to listen at")->capture_default_str();
-  command.add_option("--port", http.port, "0: any that is free")->capture_default_str();
+  command.add_option("--port", http.port, "TCP port to listen at; 0: any that is free")
+      ->check(whole_number<uint16_t>)
+      ->capture_default_str();
   command.add_option("--uds", http.unix_socket, "path of a Unix socket to listen at, instead");
   command.add_option("--served-model-name", options.names,
                      "names of the model, the first of them in answers (default: "
