@@ -35,6 +35,10 @@ class WorkBudget {
   static void spend(uint64_t work) {
     if (innermost != nullptr) innermost->take(work);
   }
+  // Looks now whether the job is cancelled, around what cannot look itself.
+  static void look_now() {
+    for (WorkBudget* budget = innermost; budget != nullptr; budget = budget->outer_) budget->look();
+  }
   uint64_t spent() const { return spent_; }
 
  private:

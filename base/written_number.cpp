@@ -10,6 +10,7 @@ namespace nodewright {
 namespace {
 
 constexpr size_t kMostExponentDigits = 9;
+constexpr size_t kMostLargeNumbers = 10'000;
 
 // A number taken apart: 0.DIGITS × 10^exponent, without zeros around the digits. Zero has no digits.
 struct Decimal {
@@ -189,7 +190,7 @@ WrittenJson integer_as_written(int64_t value) { return value == 0 ? number_as_wr
 
 LargeNumbers::LargeNumbers(std::string_view text) : text_(text) {
   size_t place = 0;
-  for (size_t at = 0; at < text.size(); ++at) {
+  for (size_t at = 0; at < text.size() && texts_.size() < kMostLargeNumbers; ++at) {
     if (text[at] == '"') {
       for (++at; at < text.size() && text[at] != '"'; ++at) at += text[at] == '\\';
       continue;

@@ -40,7 +40,7 @@ WrittenJson number_as_written(double value, const std::string& text);
 WrittenJson integer_as_written(int64_t value);
 
 // The numbers of a text of JSON that are beyond a double's range, for which nlohmann's parser stops: text() has 1 in
-// their places, find() the texts that belong there.
+// their places, find() the texts that belong there. Takes the first 10,000: the parser stops at the next.
 class LargeNumbers {
  public:
   explicit LargeNumbers(std::string_view text);

@@ -27,5 +27,8 @@ void add_tune(CLI::App& app, Action& chosen);
 void add_doctor(CLI::App& app, Action& chosen);
 void add_report(CLI::App& app, Action& chosen);
 void add_bench(CLI::App& app, Action& chosen);
+// These two show the options of all commands of `app`, which must outlive the action.
+void add_completion(CLI::App& app, Action& chosen);
+void add_man(CLI::App& app, Action& chosen);
 
 }  // namespace nodewright::cli

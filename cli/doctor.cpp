@@ -67,7 +67,8 @@ int doctor() {
   can_run = can_run && nvrtc;
   report("cuBLASLt", [] {  // needed by library products on a GPU alone
     const auto library = MatmulLibrary::load();
-    return fmt::format("{} ({})", library->version(), library->path());
+    const size_t v = library->version();  // 130200 is 13.2.0
+    return fmt::format("{}.{}.{} ({})", v / 10000, v / 100 % 100, v % 100, library->path());
   });
   const bool cpu_device = report("CPU driver", [] {
     const OpenedDevice opened = open_device("cpu");

@@ -10,14 +10,17 @@
 #include <utility>
 #include <vector>
 
+#include "cli/outline/command_outline.h"
+
 namespace nodewright::cli {
 namespace {
 
 constexpr const char* kSampling = "How tokens are chosen";
 constexpr const char* kServing = "Batches and memory";
+constexpr const char* kSeveral = "Several devices";
 constexpr const char* kDevelopers = "For developers";
 // What stands in none of these groups comes before them, as the parser names it.
-constexpr std::array kLaterGroups = {kSampling, kServing, kDevelopers};
+constexpr std::array kLaterGroups = {kSampling, kServing, kSeveral, kDevelopers};
 
 const std::map<std::string, const char*> kGroups = {{"--temperature", kSampling},
                                                     {"--top-k", kSampling},
@@ -45,12 +48,17 @@ const std::map<std::string, const char*> kGroups = {{"--temperature", kSampling}
                                                     {"--max-adapter-rank", kServing},
                                                     {"--reserve", kServing},
                                                     {"--speculate", kServing},
-                                                    {"--overlap", kServing},
                                                     {"--no-prefix-cache", kServing},
                                                     {"--step-timeout", kServing},
-                                                    {"--rank", kServing},
-                                                    {"--rendezvous", kServing},
-                                                    {"--rendezvous-timeout", kServing},
+                                                    {"--rank", kSeveral},
+                                                    {"--rendezvous", kSeveral},
+                                                    {"--rendezvous-timeout", kSeveral},
+                                                    {"--rendezvous-secret", kSeveral},
+                                                    {"--tp", kSeveral},
+                                                    {"--pp", kSeveral},
+                                                    {"--collectives", kSeveral},
+                                                    {"--overlap", kSeveral},
+                                                    {"--replicas", kSeveral},
                                                     {"--rate", kServing},
                                                     {"--log", kServing},
                                                     {"--schedule", kDevelopers},
@@ -90,6 +98,9 @@ const std::map<std::string, std::vector<const char*>> kExamples = {
     {"tune", {"nodewright tune M --batch 1 8", "nodewright tune M --remove"}},
     {"report", {"nodewright run M --requests requests.jsonl --log steps.jsonl", "nodewright report steps.jsonl"}},
     {"doctor", {"nodewright doctor"}},
+    {"completion",
+     {"source <(nodewright completion bash)", "nodewright completion zsh --out ~/.zsh/completions/_nodewright"}},
+    {"man", {"nodewright man --out nodewright.1", "nodewright man | man -l -"}},
     {"bench", {"nodewright bench decode M --context 1024", "nodewright bench serve M --concurrency 8"}}};
 
 constexpr size_t kNames = 30, kWidth = 110;  // columns
@@ -122,7 +133,9 @@ class HelpFormatter : public CLI::Formatter {
   std::string make_option(const CLI::Option* option, bool is_positional) const override {
     std::string names = option->get_name(is_positional, true);
     for (size_t at = names.find(','); at != std::string::npos; at = names.find(',', at + 2)) names.insert(at + 1, " ");
-    names = "  " + names + value_of(option);
+    names = "  " + names;
+    if (const std::string value = value_word(*option); !value.empty()) names += " " + value;
+    if (option->get_expected_max() == CLI::detail::expected_max_vector_size) names += " ...";
     std::string about = option->get_description();
     if (option->get_required()) about += " (required)";
     if (!option->get_default_str().empty()) about += fmt::format(" (default: {})", option->get_default_str());
@@ -141,37 +154,14 @@ class HelpFormatter : public CLI::Formatter {
   }
 
   std::string in_groups(const CLI::App* app) const {
-    std::vector<std::string> groups = app->get_groups();
-    const auto rank = [](const std::string& group) {
-      const auto place = std::ranges::find(kLaterGroups, group);
-      return place == kLaterGroups.end() ? -1 : place - kLaterGroups.begin();
-    };
-    std::ranges::stable_sort(groups, {}, rank);
     std::string text;
-    for (const std::string& group : groups) {
+    for (const std::string& group : groups_in_order(*app)) {
       std::string options;
       for (const CLI::Option* option : app->get_options())
         if (option->get_group() == group && option->nonpositional()) options += make_option(option, false);
       if (!group.empty() && !options.empty()) text += "\n" + group + ":\n" + options;
     }
     return text;
-  }
-
-  // " N", " TEXT", " explicit|captured|eager", or nothing for a flag.
-  static std::string value_of(const CLI::Option* option) {
-    if (option->get_type_size() == 0) return "";
-    std::string type = option->get_type_name();
-    const size_t open = type.find('{'), close = type.find('}');
-    if (open != std::string::npos && close != std::string::npos) {
-      type = type.substr(open + 1, close - open - 1);
-      std::ranges::replace(type, ',', '|');
-    } else {
-      type = type.substr(0, type.find(':'));
-      if (type == "INT" || type == "UINT") type = "N";
-      if (type == "FLOAT") type = "X";
-    }
-    const bool is_list = option->get_expected_max() == CLI::detail::expected_max_vector_size;
-    return " " + type + (is_list ? " ..." : "");
   }
 };
 
@@ -201,6 +191,16 @@ void look_of_help(CLI::App& app) {
   const auto look = std::make_shared<HelpFormatter>();
   look->column_width(22);  // of the commands' names
   app.formatter(look);
+}
+
+std::vector<std::string> groups_in_order(const CLI::App& command) {
+  std::vector<std::string> groups = command.get_groups();
+  const auto rank = [](const std::string& group) {
+    const auto place = std::ranges::find(kLaterGroups, group);
+    return place == kLaterGroups.end() ? -1 : place - kLaterGroups.begin();
+  };
+  std::ranges::stable_sort(groups, {}, rank);
+  return groups;
 }
 
 void arrange_help(CLI::App& app) {

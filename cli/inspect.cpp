@@ -60,6 +60,14 @@ ordered_json or_null(const std::optional<T>& value) {
   return value ? ordered_json(*value) : ordered_json(nullptr);
 }
 
+// The layers of a mixture that have no experts.
+std::vector<int64_t> dense_layers(const ModelConfig& c) {
+  std::vector<int64_t> layers;
+  for (int64_t layer = 0; layer < c.layers; ++layer)
+    if (c.has_experts() && c.feed_forward(layer) == FeedForward::dense) layers.push_back(layer);
+  return layers;
+}
+
 ordered_json config_json(const ModelConfig& c) {
   return {{"architecture", c.architecture},
           {"layers", c.layers},
@@ -67,9 +75,11 @@ ordered_json config_json(const ModelConfig& c) {
           {"heads", c.heads},
           {"kv_heads", c.kv_heads},
           {"head_dim", c.head_dim},
-          {"intermediate", c.intermediate},
+          {"intermediate", c.has_experts() ? c.experts.intermediate : c.intermediate},
           {"experts", c.experts.count},
           {"experts_per_token", c.experts.chosen},
+          {"dense_layers", dense_layers(c)},
+          {"dense_intermediate", c.intermediate},
           {"vocab", c.vocab},
           {"context", c.longest_context()},
           {"tied", c.tied},
@@ -259,9 +269,12 @@ std::string network_text(const ordered_json& r) {
   text += fmt::format("architecture  {}: {} layers, hidden {}, intermediate {}, vocabulary {}, context {}{}\n",
                       r["architecture"].get<std::string>(), number("layers"), number("hidden"), number("intermediate"),
                       number("vocab"), number("context"), r["tied"].get<bool>() ? ", tied head" : "");
+  const auto layers = r["layers"].get<size_t>(), dense = r["dense_layers"].size();
   if (r["experts"] != 0)
-    text +=
-        fmt::format("experts       {} in each layer, {} of a token\n", number("experts"), number("experts_per_token"));
+    text += fmt::format("experts       {} in {}, {} of a token{}\n", number("experts"),
+                        dense == 0 ? "each layer" : fmt::format("{} of {} layers", layers - dense, layers),
+                        number("experts_per_token"),
+                        dense == 0 ? "" : "; the others have one block of " + number("dense_intermediate"));
   text += fmt::format("attention     {} heads and {} key/value heads of {}; rotary {}, theta {:g}\n", number("heads"),
                       number("kv_heads"), number("head_dim"), r["rope"]["type"].get<std::string>(),
                       r["rope"]["theta"].get<double>());

@@ -83,7 +83,7 @@ void add_logits(CLI::App& app, Action& chosen) {
       ->add_option("--adapter", options->adapters, "NAME=DIR of a LoRA adapter as PEFT writes it, which the rows have")
       ->allow_extra_args(false);
   add_merge_option(*command, options->session);
-  command->add_option("--prompt", options->prompt, "token ids: 1,2,3")->required();
+  command->add_option("--prompt,--prompt-ids", options->prompt, "token ids: 1,2,3")->required();
   command->add_option("--continue", options->forced, "token ids forced after the prompt");
   command->add_option("--out", options->out, ".npy file")->required();
   command->callback([options, &chosen] { chosen = [options] { return logits(*options); }; });

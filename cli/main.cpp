@@ -12,9 +12,11 @@
 #include "cli/interruption.h"
 #include "cli/options/familiar_words.h"
 #include "cli/options/path_checks.h"
+#include "cli/options/value_names.h"
 #include "cli/output/say.h"
 #include "cli/output/standard_output.h"
 #include "cli/usage_error.h"
+#include "cli/version/version.h"
 #include "runtime/buffers/host_heap.h"
 #include "runtime/error.h"
 
@@ -36,7 +38,8 @@ int main(int argc, char** argv) try {
   prefer_huge_heap();
   CLI::App app("Builds CUDA graphs node by node and decodes language models with them.", "nodewright");
   app.require_subcommand(0, 1);  // the parser's own complaint would hide the word that is no subcommand
-  app.set_version_flag("-V,--version", NODEWRIGHT_VERSION);
+  app.set_version_flag("-V,--version", cli::version_text,
+                       "print the version, the commit, the driver and CUDA's release");
   cli::look_of_help(app);
   cli::Action action;
   cli::add_generate(app, action);
@@ -51,6 +54,9 @@ int main(int argc, char** argv) try {
   cli::add_tune(app, action);
   cli::add_report(app, action);
   cli::add_doctor(app, action);
+  cli::add_completion(app, action);
+  cli::add_man(app, action);
+  cli::name_values(app);
   cli::arrange_help(app);
   cli::add_path_checks(app);
   try {

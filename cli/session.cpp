@@ -146,6 +146,11 @@ int devices_of_model(const SessionOptions& options, int replicas) {
   return std::max(devices_named(options.device) / replicas, 1);
 }
 
+int64_t served_context(const SessionOptions& options, const ModelConfig& config, bool on_cpu) {
+  if (options.max_context > 0) return options.max_context;
+  return std::min(config.max_position, on_cpu ? kServedContextOnCpu : kServedContext);
+}
+
 std::string sharing_words(const SessionOptions& options, int devices) {
   return fmt::format("--{} {}", options.stages > 1 ? "pp" : "tp", devices);
 }

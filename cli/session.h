@@ -72,6 +72,10 @@ struct DecoderNeeds {
   AdapterLimits adapters = {};
 };
 
+// Tokens of the longest sequence where --max-context is silent and requests may be of any length.
+inline constexpr int64_t kServedContext = 32768, kServedContextOnCpu = 2048;
+int64_t served_context(const SessionOptions& options, const ModelConfig& config, bool on_cpu);
+
 // A device with a model on it. Loading shows a progress bar on stderr when that is a terminal. With --trace it is
 // always done first, so that a trace repeats from run to run.
 class Session {

@@ -64,6 +64,14 @@ std::string unknown_word(const CLI::App& app) {
                      near.empty() ? "" : fmt::format("; did you mean --{}?", near));
 }
 
+// The parser's "Could not convert: --port = x" in our words; of all its types only numbers cannot be read.
+std::string no_number(const std::string& words) {
+  const size_t name = words.find(": "), sign = words.find(" = ");
+  if (name == std::string::npos || sign == std::string::npos) return words;
+  return fmt::format("{}: '{}' is not a number that it may have", words.substr(name + 2, sign - name - 2),
+                     words.substr(sign + 3));
+}
+
 }  // namespace
 
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
@@ -71,6 +79,7 @@ std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const std::string help = fmt::format(" (see nodewright {}--help)", name.empty() ? "" : name + " ");
   // Before what is missing: a name with a slip in it is both.
   if (!app.remaining(true).empty()) return unknown_word(app) + help;
+  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) return no_number(error.what()) + help;
   return error.what() + help;
 }
 

@@ -1,4 +1,5 @@
-# cmake --install, first the program: bin/nodewright, lib/nodewright/ with the shared libraries it opens, share/nodewright/models/demo.
+# cmake --install, first the program: bin/nodewright, lib/nodewright/ with the shared libraries it opens, share/nodewright/models/demo,
+# the shells' completions and the manual page.
 # These folders are fixed, since the program looks for them relative to itself.
 if(NOT NODEWRIGHT_GRAPH_ONLY)
   add_dependencies(nodewright nodewright_carried_libraries)
@@ -6,6 +7,12 @@ if(NOT NODEWRIGHT_GRAPH_ONLY)
   install(FILES ${NODEWRIGHT_CARRIED_LIBRARIES} DESTINATION lib/nodewright)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/demo/ DESTINATION share/nodewright/models/demo
           FILES_MATCHING PATTERN "*.json" PATTERN "*.jinja" PATTERN "*.safetensors" PATTERN "README.md")
+  # Of a build that could not run the program there are none.
+  set(shell_files ${PROJECT_BINARY_DIR}/cli/shell)
+  install(FILES ${shell_files}/nodewright.bash DESTINATION share/bash-completion/completions RENAME nodewright OPTIONAL)
+  install(FILES ${shell_files}/_nodewright DESTINATION share/zsh/site-functions OPTIONAL)
+  install(FILES ${shell_files}/nodewright.fish DESTINATION share/fish/vendor_completions.d OPTIONAL)
+  install(FILES ${shell_files}/nodewright.1 DESTINATION share/man/man1 OPTIONAL)
 endif()
 install(TARGETS nodewright_cpu_driver LIBRARY DESTINATION lib/nodewright)
 

@@ -41,6 +41,10 @@ Engine::Engine(std::span<const ModelPlace> ranks, const EngineOptions& options)
 SchedulerOptions Engine::scheduling() const {
   SchedulerOptions options = scheduling_options(options_);
   if (options_.speculate > 0) options.drafts = [this](const Request& request) { return drafts_of(request); };
+  options.mask_work = [this](const Request& request) {
+    const auto found = mask_work_.find(request.id());
+    return found == mask_work_.end() ? 0 : found->second.expected;
+  };
   if (options_.max_adapters > 0)
     options.may_admit = [this](const Request& request) {
       return adapters_.may_place(request.spec().adapter_id, adapters_in_use());
@@ -156,6 +160,7 @@ std::vector<Resolution> Engine::take_resolutions() {
   for (const Resolution& resolution : resolutions) {
     sampling_.erase(resolution.request);
     choices_.erase(resolution.request);
+    mask_work_.erase(resolution.request);
     scores_.forget(resolution.request);
     told_hidden_.erase(resolution.request);
     drafter_.forget(resolution.request);

@@ -13,6 +13,7 @@
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -149,6 +150,7 @@ class Engine {
 
   void sample();
   bool chooses_again(RequestId id) const;
+  std::string failure_of_owner(RequestId id, const std::function<void()>& work);
   bool choose_again(int slot, const RowPlan& row, int32_t step_row, int32_t choice_row, std::vector<MaskKey>& masks);
   RowResult chosen_again(int slot, const RowPlan& row, int32_t choice,
                          std::map<RequestId, TokenLogprobs>& logprobs) const;
@@ -185,6 +187,12 @@ class Engine {
   std::map<RequestId, ChoiceOptions> choices_;              // of those that ask for something
   std::map<RequestId, int32_t> adapter_of_;                 // of those that have one and whose end was not taken
   std::array<std::vector<int32_t>, kSlots> choice_of_row_;  // of sampled rows: the row of the second choice, or -1
+  // Of a request's masks and ends, in units of WorkBudget.
+  struct MaskWork {
+    uint64_t expected = 0, so_far = 0;  // of the next token; of the one that is being chosen
+  };
+  std::map<RequestId, MaskWork> mask_work_;
+  uint64_t step_mask_work_ = 0;  // of all requests since the last launch
   PromptScores scores_;
   std::vector<CommittedToken> tokens_;
   std::vector<TokenLogprobs> logprobs_, prompt_logprobs_;

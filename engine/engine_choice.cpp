@@ -7,11 +7,18 @@
 #include <span>
 #include <vector>
 
+#include "base/work_budget.h"
 #include "engine/engine.h"
 #include "runtime/error.h"
 
 namespace nodewright {
 namespace {
+
+// Units of WorkBudget, a few nanoseconds each. All masks of a step together: a third of a second at worst, which a step
+// reaches only where many rows turn costly at once (SchedulerOptions::mask_work keeps those apart that have been).
+constexpr uint64_t kMostMaskWork = 64'000'000;
+constexpr uint64_t kLeastMaskWork = 1'000'000;  // that every mask may take, about a walk over a large vocabulary
+constexpr uint64_t kCheapMask = 20'000;         // 0.1 ms: not worth a turn
 
 // What `work` throws; empty when it does not.
 template <class Work>
@@ -56,6 +63,29 @@ void Engine::sample() {
   }
 }
 
+// Runs `work`, the making of a mask or the look for an end. What all of a step take is limited, and each may take half
+// of what is left, so that those that come last find some.
+std::string Engine::failure_of_owner(RequestId id, const std::function<void()>& work) {
+  const uint64_t left = kMostMaskWork - std::min(step_mask_work_, kMostMaskWork);
+  const uint64_t most = std::max(left / 2, kLeastMaskWork);
+  const WorkBudget budget(most);
+  std::string failure = failure_of([&] {
+    try {
+      work();
+    } catch (const WorkExceeded&) {
+      throw Error(
+          {.doing = "follow the grammar",
+           .detail = fmt::format("it takes more than {} units of work, half of what other requests left in this "
+                                 "step, where they took {} of {}",
+                                 most, step_mask_work_, kMostMaskWork),
+           .advice = "a simpler structure, or fewer requests of such structures at once"});
+    }
+  });
+  step_mask_work_ += budget.spent();
+  mask_work_[id].so_far += budget.spent();
+  return failure;
+}
+
 // False where nothing is to be chosen again: the request asks for nothing, or has ended, perhaps just now.
 bool Engine::choose_again(int slot, const RowPlan& row, int32_t step_row, int32_t choice_row,
                           std::vector<MaskKey>& masks) {
@@ -68,7 +98,10 @@ bool Engine::choose_again(int slot, const RowPlan& row, int32_t step_row, int32_
     masks.push_back({row.request, static_cast<int64_t>(request.outputs().size())});  // of what it is made from
   if (options.allow) {
     const std::span<uint32_t> mask = cleared_mask(in, choice_row);
-    const std::string failure = failure_of([&] { options.allow(request.outputs(), mask); });
+    const std::string failure = failure_of_owner(row.request, [&] { options.allow(request.outputs(), mask); });
+    MaskWork& work = mask_work_[row.request];  // the next token may take as much, or half of what one took before
+    work.expected = std::max(work.expected / 2, work.so_far < kCheapMask ? 0 : work.so_far);
+    work.so_far = 0;
     if (!failure.empty()) {
       pipeline_.fail_request(row.request, fmt::format("the mask of output {}: {}", row.output, failure));
       return false;
@@ -119,7 +152,7 @@ void Engine::ask_for_end(RequestId id, RowResult& result) {
   const Request& request = *pipeline_.find(id);
   if (choice == choices_.end() || !choice->second.ends || request.is_resolved() || result.token < 0) return;
   if (std::ranges::count(request.spec().stop_ids, result.token) > 0) return;
-  const std::string failure = failure_of([&] {
+  const std::string failure = failure_of_owner(id, [&] {
     const std::optional<EndReason> end = choice->second.ends(result.token);
     result.completes_stop_string = end == EndReason::stop_string;
     result.completes_grammar = end == EndReason::complete;

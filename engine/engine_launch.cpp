@@ -14,6 +14,7 @@
 namespace nodewright {
 
 void Engine::launch(const StepPlan& plan) {
+  step_mask_work_ = 0;
   try {
     const InFlightStep& step = pipeline_.launch(plan);
     dispatch(step);

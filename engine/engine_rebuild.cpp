@@ -21,11 +21,20 @@ void same(const char* name, int64_t is, int64_t was) {
                  .fault = Fault::usage});
 }
 
+// Layers, as many as both have.
+int64_t same_blocks(const ModelConfig& a, const ModelConfig& b) {
+  int64_t count = 0;
+  for (int64_t layer = 0; layer < std::min(a.layers, b.layers); ++layer)
+    count += a.feed_forward(layer) == b.feed_forward(layer) ? 1 : 0;
+  return count;
+}
+
 // The adapters that are loaded must fit, too.
 void check_same_matrices(const ModelConfig& now, const ModelConfig& next) {
   same("hidden", next.hidden, now.hidden);
   same("heads", next.heads, now.heads);
   same("intermediate", next.intermediate, now.intermediate);
+  same("layers whose feed-forward block is of the same kind", same_blocks(now, next), now.layers);
   same("gated", next.gated, now.gated);
 }
 

@@ -1,6 +1,7 @@
 // nodewright bench decode: a table on standard output, and the same figures as JSON.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -70,6 +71,19 @@ nlohmann::ordered_json sampling_line_json(const SamplingBenchLine& line) {
           {"unlike_greedy", line.unlike_greedy}};
 }
 
+// Before a table is begun.
+void check_contexts(const Session& session, const std::vector<int64_t>& contexts) {
+  const int64_t most = *std::ranges::max_element(contexts);
+  if (most > session.context_limit())
+    throw Error({.doing = "use",
+                 .object = "--context",
+                 .detail = fmt::format("{} keys are more than the {} tokens of the longest sequence", most,
+                                       session.context_limit()),
+                 .advice = session.context_limit() < session.config().max_position ? "a larger --max-context"
+                                                                                   : "a shorter --context",
+                 .fault = Fault::usage});
+}
+
 int bench_sampling_command(const DecodeOptions& options, const DecodeBenchOptions& decode) {
   if (options.session.steps.most > 1)
     throw Error({.doing = "use together",
@@ -78,6 +92,7 @@ int bench_sampling_command(const DecodeOptions& options, const DecodeBenchOption
                  .advice = "one of them",
                  .fault = Fault::usage});
   Session session(options.session);
+  check_contexts(session, options.contexts);
   const SamplingBenchOptions bench{.batches = options.batches,
                                    .contexts = options.contexts,
                                    .settings = row_samplings(options.sampling, session.config()),
@@ -126,6 +141,7 @@ int bench_decode_command(const DecodeOptions& options) {
   bench.steps = options.session.steps;
   if (!options.sampling.empty()) return bench_sampling_command(options, bench);
   Session session(options.session);
+  check_contexts(session, options.contexts);
   bench.tuning = session.tuning();
   fmt::print("{:>5} {:>7} {:>7} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6}\n", "batch", "context", "adapter", "mode",
              "step ms", "min", "wall ms", "TB/s read", "share");
@@ -170,7 +186,8 @@ void add_bench_decode(CLI::App& bench, Action& chosen) {
   decode->add_option("--sampling", options->sampling,
                      fmt::format("how every row chooses, one or more, beside greedy steps: {}", kSamplingWordsHelp));
   decode
-      ->add_option("--products-from", options->products_from, "rows from which on steps are library products; 0: never")
+      ->add_option("--products-from", options->products_from,
+                   "rows from which steps are multiplied for many rows, by held rows or cuBLASLt; 0: never")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
   decode->add_option("--samples", options->samples, "of each figure")

@@ -79,7 +79,7 @@ void add_bench_prefill(CLI::App& bench, Action& chosen) {
   prefill->add_option("--forms", options->forms, "graph, piecewise, eager")->capture_default_str();
   prefill
       ->add_option("--products-from", options->bench.products_from,
-                   "tokens from which on steps are library products; 0: never")
+                   "tokens from which steps are multiplied for many rows, by held rows or cuBLASLt; 0: never")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
   prefill->add_option("--samples", options->bench.samples, "of each figure")

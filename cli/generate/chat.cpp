@@ -35,21 +35,17 @@ struct ChatOptions {
   SamplingOptions sampling;
   ChoiceFlags choice;
   std::optional<std::string> system;
+  std::filesystem::path chat_template;  // empty: the checkpoint's
   std::vector<std::string> template_args;
   int64_t max_tokens = 512;
   bool stats = false;
 };
 
 int chat(const ChatOptions& options) {
-  if (options.max_tokens < 1)
-    throw Error({.doing = "use",
-                 .object = "--max-tokens",
-                 .detail = fmt::format("{} is less than 1", options.max_tokens),
-                 .fault = Fault::usage});
   cli::check(options.sampling);
   RequestJson template_args = template_args_of(options.template_args);
   check_model_folder(options.session.model);
-  const ChatTemplate chat_template = ChatTemplate::from_folder(options.session.model);
+  const ChatTemplate chat_template = ChatTemplate::from_folder(options.session.model, options.chat_template);
   const std::optional<Tokenizer> tokenizer = Tokenizer::from_folder(options.session.model);
   const ModelConfig config = read_config(options.session.model, tokenizer);
   check_pairs(options.engine, options.session, config.longest_context());
@@ -95,9 +91,10 @@ void add_chat(CLI::App& app, Action& chosen) {
   options->engine.engine.max_batch = 1;
   CLI::App* command = app.add_subcommand("chat", "Talk with a model, a message at a time; /exit ends");
   command->add_option("--system", options->system, "a message of the system before the first line");
+  add_chat_template(*command, options->chat_template);
   add_template_args(*command, options->template_args);
   command->add_option("-n,--max-tokens", options->max_tokens, "most tokens of an answer")
-      ->check(whole_number<uint32_t>)
+      ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();
   command->add_flag("--stats", options->stats, "print the times of each answer, and what the cache saved, to stderr");
   add_sampling_options(*command, options->sampling);

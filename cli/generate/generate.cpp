@@ -43,6 +43,7 @@ struct GenerateOptions {
   SamplingOptions sampling;
   ChoiceFlags choice;
   std::optional<std::string> prompt, prompt_ids, system;
+  std::filesystem::path chat_template;  // empty: the checkpoint's
   std::vector<std::string> template_args;
   std::filesystem::path prompt_file;
   int64_t max_tokens = 128;
@@ -63,10 +64,10 @@ void check(const GenerateOptions& options) {
   const bool has_file = !options.prompt_file.empty();
   if (options.prompt.has_value() + options.prompt_ids.has_value() + has_file != 1)
     refuse_prompt("--prompt", "give one of --prompt TEXT, --prompt-file FILE and --prompt-ids 1,2,3");
-  if (options.max_tokens < 1) refuse_prompt("--max-tokens", fmt::format("{} is less than 1", options.max_tokens));
   if (options.chat && options.prompt_ids) refuse_prompt("--chat", "it needs --prompt TEXT or --prompt-file FILE");
   if (options.system && !options.chat) refuse_prompt("--system", "it needs --chat");
   if (!options.template_args.empty() && !options.chat) refuse_prompt("--template-arg", "it needs --chat");
+  if (!options.chat_template.empty() && !options.chat) refuse_prompt("--chat-template", "it needs --chat");
   template_args_of(options.template_args);
   cli::check(options.sampling);
   check_steps(options.session);
@@ -98,9 +99,8 @@ std::vector<TokenId> chat_prompt(const Tokenizer& tokenizer, const GenerateOptio
   std::vector<ChatMessage> messages;
   if (options.system) messages.push_back({"system", *options.system});
   messages.push_back({"user", text});
-  return encode_prompt(
-      tokenizer,
-      ChatTemplate::from_folder(options.session.model).render(messages, template_args_of(options.template_args)));
+  return encode_prompt(tokenizer, ChatTemplate::from_folder(options.session.model, options.chat_template)
+                                      .render(messages, template_args_of(options.template_args)));
 }
 
 // Whether the checkpoint's template puts something behind a message, for an answer to begin.
@@ -219,11 +219,12 @@ void add_generate(CLI::App& app, Action& chosen) {
   command->add_option("-f,--prompt-file", options->prompt_file, "file with the text to continue");
   command->add_option("--prompt-ids", options->prompt_ids, "the same as token ids (no tokenizer needed): 1,2,3");
   command->add_option("-n,--max-tokens", options->max_tokens, "most tokens to generate")
-      ->check(whole_number<uint32_t>)
+      ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();
   command->add_flag("--chat", options->chat,
                     "the prompt is a message; print the answer (the checkpoint's chat template)");
   command->add_option("--system", options->system, "with --chat: a message of the system before it");
+  add_chat_template(*command, options->chat_template);
   add_template_args(*command, options->template_args);
   command->add_flag("--ignore-eos", options->ignore_eos, "go on after an end-of-text token");
   command->add_flag("--stats", options->stats, "print times, sizes and why it ended to stderr");

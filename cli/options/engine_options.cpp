@@ -16,6 +16,7 @@
 #include "cli/report/step_log.h"
 #include "engine/byte_size.h"
 #include "engine/option_range.h"
+#include "models/plan/step_shape.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
@@ -136,13 +137,16 @@ void add_engine_options(CLI::App& command, EngineSettings& settings) {
   command
       .add_option("--overlap", engine.overlap,
                   "2: with --tp, large steps of prompts are two halves, of which one computes while the other's sums "
-                  "are exchanged; decoding is never, since two chains take 1.7 to 2.0 times as long")
+                  "are exchanged; steps that only decode stay whole; 1: never")
       ->check(CLI::Range(1, 2))
       ->capture_default_str();
   command
-      .add_option("--products-from", settings.products_from,
-                  fmt::format("rows from which on steps are library products (needs cuBLASLt); 0: never (default: {})",
-                              kProductsFromRows))
+      .add_option(
+          "--products-from", settings.products_from,
+          fmt::format(
+              "rows from which steps are multiplied for many rows: by kernels with rows in registers up to {} rows "
+              "where these fit, else by cuBLASLt; 0: never (default: {})",
+              kHeldToRows, kProductsFromRows))
       ->check(whole_number<uint32_t>);
   command
       .add_option_function<std::vector<std::string>>(
@@ -154,13 +158,14 @@ void add_engine_options(CLI::App& command, EngineSettings& settings) {
   command.add_flag("--allow-eager", engine.allow_eager,
                    "steps of more rows than the largest bucket run node by node, without a graph");
   command
-      .add_option(
-          "--pages", engine.pages,
-          fmt::format("of {} tokens in the cache (default: enough for every request at its longest)", kPageTokens))
+      .add_option("--pages", engine.pages,
+                  fmt::format("pages of the cache, {} tokens each (default: enough for every request at its longest)",
+                              kPageTokens))
       ->check(whole_number<uint32_t>);
-  command.add_option("--memory-limit", settings.memory_limit,
-                     "of weights, state, graphs and pages: 8GB, 8GiB, bytes, or a share of the device's memory such as "
-                     "0.9; the cache gets what is left (default: none)");
+  command.add_option(
+      "--memory-limit", settings.memory_limit,
+      "most memory of weights, state, graphs and pages: 8GB, 8GiB, bytes, or a share of the device's memory such as "
+      "0.9; the cache gets what is left (default: none)");
   command
       .add_option(
           "--step-timeout", engine.step_timeout_ms,

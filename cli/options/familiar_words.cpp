@@ -87,6 +87,7 @@ constexpr Renamed kRenamed[] = {
     {"-dp", "--replicas"},
     {"--no-enable-prefix-caching", "--no-prefix-cache", flag},
     {"--default-chat-template-kwargs --chat-template-kwargs", "--template-arg", template_variables},
+    {"--chat-template-file", "--chat-template"},
     {"--allowed-origins", "--cors-origin"},
 };
 

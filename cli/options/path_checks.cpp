@@ -49,11 +49,12 @@ struct PathOption {
   const char* name;
   std::string (*problem)(const std::string&);
 };
-constexpr std::array kPathOptions = {PathOption{"--out", why_not_written},    PathOption{"--timeline", why_not_written},
-                                     PathOption{"--blocks", why_not_written}, PathOption{"--log", why_not_written},
-                                     PathOption{"--plot", why_not_written},   PathOption{"--timings", why_not_read},
-                                     PathOption{"--diff", why_not_read},      PathOption{"--prompt-file", why_not_read},
-                                     PathOption{"--tuning", why_no_tuning}};
+constexpr std::array kPathOptions = {
+    PathOption{"--out", why_not_written},        PathOption{"--timeline", why_not_written},
+    PathOption{"--blocks", why_not_written},     PathOption{"--log", why_not_written},
+    PathOption{"--plot", why_not_written},       PathOption{"--timings", why_not_read},
+    PathOption{"--diff", why_not_read},          PathOption{"--prompt-file", why_not_read},
+    PathOption{"--chat-template", why_not_read}, PathOption{"--tuning", why_no_tuning}};
 
 }  // namespace
 

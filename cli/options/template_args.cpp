@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/error.h"
+#include "text/chat/chat_template.h"
 
 namespace nodewright::cli {
 namespace {
@@ -24,6 +25,16 @@ void add_template_args(CLI::App& command, std::vector<std::string>& args) {
                   "NAME=VALUE of a variable of the chat template, as enable_thinking=false: JSON, or else a string; "
                   "repeat it for others")
       ->allow_extra_args(false);
+}
+
+void add_chat_template(CLI::App& command, std::filesystem::path& file) {
+  command.add_option(
+      "--chat-template", file,
+      "file with a chat template in Jinja, used instead of the checkpoint's (default: the checkpoint's)");
+}
+
+void check_chat_template(const std::filesystem::path& folder, const std::filesystem::path& file) {
+  if (!file.empty()) ChatTemplates::from_folder(folder, file);
 }
 
 RequestJson template_args_of(const std::vector<std::string>& args) {

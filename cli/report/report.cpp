@@ -29,7 +29,7 @@ int report_command(const ReportWords& words) {
 void add_report(CLI::App& app, Action& chosen) {
   auto words = std::make_shared<ReportWords>();
   CLI::App* command = app.add_subcommand("report", "Tell what an iteration log (--log) says about steps and buckets");
-  command->add_option("log", words->log, "what --log has written")->required();
+  command->add_option("LOG", words->log, "what --log has written")->required();
   command
       ->add_option("--count", words->count, "of the buckets that are suggested (default: as many as these steps used)")
       ->check(CLI::Range(1, 1000));

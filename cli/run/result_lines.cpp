@@ -25,6 +25,7 @@ LineOutput output_of(const RequestLine& line, size_t k) {
   output.id = line.id;
   if (line.says_n) output.index = static_cast<int>(k);
   output.stream = line.stream;
+  output.batch = line.batch;
   output.prompt_tokens = std::ssize(line.spec.prompt);
   if (k < line.outputs.size()) output.choice = line.outputs[k].choice;
   if (!line.answer.is_plain()) output.parts.emplace(line.answer);
@@ -130,12 +131,30 @@ std::string ResultLines::text_of(const LineOutput& output, const std::vector<int
   return text + stream.flush();
 }
 
+void ResultLines::answer(BatchCall& batch, int64_t line, int status, const std::string& body) {
+  batch.is_answered = true;
+  std::string reason = status < 500 ? "refused" : "failed", message;
+  if (status != 200) message = RequestJson::parse(body)["error"]["message"].get<std::string>();
+  if (status == 503) reason = "cancelled";
+  if (status == 200) reason = batch.call->counts().finish_reasons.front();
+  write_line(batch_answer(batch, status, body));
+  count(line, reason, message);
+}
+
 void ResultLines::refuse(const LineOutput& output, const std::string& message) {
+  if (output.batch) {
+    write_line(batch_refusal(*output.batch, "invalid_line", message));
+    return count(output.line, "refused", message);
+  }
   print_result(output, "refused", {{"token_ids", RequestJson::array()}}, message);
 }
 
 void ResultLines::cancel(const RequestLine& line) {
   if (!line.refused.empty()) return refuse(output_of(line, 0), line.refused);
+  if (line.batch) {
+    write_line(batch_refusal(*line.batch, "cancelled", "the program was told to end"));
+    return count(line.number, "cancelled", "");
+  }
   for (size_t k = 0; k < line.outputs.size(); ++k)
     print_result(output_of(line, k), "cancelled", {{"token_ids", RequestJson::array()}}, "");
 }
@@ -146,12 +165,16 @@ void ResultLines::print_result(const LineOutput& output, std::string_view reason
   line["finish_reason"] = reason;
   line.update(result);
   if (!message.empty()) line["message"] = message;
+  print(line, fields);
+  count(output.line, reason, message);
+}
+
+void ResultLines::count(int64_t line, std::string_view reason, const std::string& message) {
   const bool served = reason == "stop" || reason == "length" || reason == "tool_calls";
   if (!served && first_unserved_.empty())
-    first_unserved_ = fmt::format("line {} was {}{}{}", output.line, reason, message.empty() ? "" : ": ", message);
+    first_unserved_ = fmt::format("line {} was {}{}{}", line, reason, message.empty() ? "" : ": ", message);
   ++counts_[std::string(reason)];
   ++count_;
-  print(line, fields);
   if (!is_closed()) ++written_;
 }
 
@@ -172,10 +195,14 @@ RequestJson ResultLines::written_hidden(const LineOutput& output, std::string& m
 }
 
 void ResultLines::print(const RequestJson& line, const std::string& fields) {
+  std::string text = json_text(line);
+  text.insert(text.size() - 1, fields);
+  write_line(text);
+}
+
+void ResultLines::write_line(const std::string& text) {
   if (is_closed()) return;
   try {
-    std::string text = json_text(line);
-    text.insert(text.size() - 1, fields);
     write_standard_output(text + "\n");
   } catch (const Error& error) {
     Error::Parts parts = error.parts();

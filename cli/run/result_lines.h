@@ -27,6 +27,8 @@ struct LineOutput {
   RequestJson id;            // as the line calls itself
   std::optional<int> index;  // among the n that the line asks for, where it says n
   bool stream = false;
+  std::shared_ptr<BatchCall> batch;  // whose output this is
+  int batch_index = 0;               // among the outputs of that call
   RequestChoice choice;
   int64_t prompt_tokens = 0;
   std::vector<int32_t> unsent;       // tokens of a stream whose text is not complete yet
@@ -55,6 +57,8 @@ class ResultLines {
   // Prints what these tokens add to a stream: no stop id among them, which is no part of the text.
   void stream(LineOutput& output, const std::vector<int32_t>& tokens);
   void end(LineOutput& output, const Resolution& end);
+  // The answer of a batch line: of the interface, or of its call, which is done.
+  void answer(BatchCall& batch, int64_t line, int status, const std::string& body);
   // Of an output that the engine never took.
   void refuse(const LineOutput& output, const std::string& message);
   // Of all outputs of a line that the engine never saw.
@@ -76,6 +80,9 @@ class ResultLines {
   static std::string_view add_parts(LineOutput& output, const std::string& text, std::string_view reason,
                                     RequestJson& result);
   std::string text_of(const LineOutput& output, const std::vector<int32_t>& ids) const;
+  // Counts a result, which has a finish reason.
+  void count(int64_t line, std::string_view reason, const std::string& message);
+  void write_line(const std::string& text);
   // `fields`: more of the line, as JSON: `,"name":value` each.
   void print(const RequestJson& line, const std::string& fields = {});
   void print_result(const LineOutput& output, std::string_view reason, RequestJson result, const std::string& message,

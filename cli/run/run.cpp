@@ -7,6 +7,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 
 #include "cli/command.h"
 #include "cli/interruption.h"
@@ -43,12 +44,14 @@ struct RunOptions {
   SessionOptions session;
   SamplingOptions sampling;  // of requests that do not say
   std::string requests = "-";
+  std::vector<std::string> names;  // of the model, in the bodies of batch lines
   int64_t max_tokens = 128;
   EngineSettings engine;
   std::string reserve = "all";
   bool stats = false;
   std::optional<double> rate;  // requests a second
   std::filesystem::path hidden_dir;
+  std::filesystem::path chat_template;  // empty: the checkpoint's
   std::vector<std::string> template_args;
   ParserNames parsers;
 };
@@ -69,13 +72,18 @@ EngineNeeds needs_of(const RunOptions& options, const std::vector<RequestLine>& 
     needs.choices = true;
     if (!options.hidden_dir.empty()) needs.hidden = HiddenStates::full;
   }
-  for (const RequestLine& line : lines) {
-    const int64_t prompt = std::ssize(line.spec.prompt);
+  const auto add = [&](const AskedRequest& asked) {
+    const int64_t prompt = std::ssize(asked.spec.prompt);
     if (all) needs.prompt_tokens += prompt;
-    needs.max_context = std::max(needs.max_context, prompt + line.spec.max_tokens);
+    needs.max_context = std::max(needs.max_context, prompt + asked.spec.max_tokens);
     needs.choices |= std::ranges::any_of(
-        line.outputs, [](const AskedOutput& output) { return output.choice.options.needs_choices(); });
-    if (!options.hidden_dir.empty()) needs.hidden = std::max(needs.hidden, line.spec.hidden);
+        asked.outputs, [](const AskedOutput& output) { return output.choice.options.needs_choices(); });
+    if (!options.hidden_dir.empty()) needs.hidden = std::max(needs.hidden, asked.spec.hidden);
+  };
+  for (const RequestLine& line : lines) {
+    if (!line.batch) add(line);
+    if (line.batch)
+      for (const Submission& submission : line.batch->submissions) add(submission.asked);
   }
   if (options.session.max_context > 0) needs.max_context = options.session.max_context;
   return needs;
@@ -135,13 +143,28 @@ int run_requests(const RunOptions& options) {
   const ModelConfig config = read_config(options.session.model, tokenizer);
   check_pairs(options.engine, options.session, config.longest_context());
   check_adapters(options.engine, options.session, config);
+  check_chat_template(options.session.model, options.chat_template);
   tell_ignored(config.generation);
   const RequestDefaults of_lines{.model = options.session.model,
                                  .sampling = options.sampling,
                                  .max_tokens = options.max_tokens,
                                  .template_args = template_args_of(options.template_args),
-                                 .parsers = answer_parsers_of(options.parsers)};
-  LineSource source(options.requests, LineReader(of_lines, config, tokenizer));
+                                 .parsers = answer_parsers_of(options.parsers),
+                                 .chat_template = options.chat_template};
+  const auto make_api = [&] {
+    const bool on_cpu = options.session.device.starts_with("cpu");
+    ServedModel model{.config = config,
+                      .tokenizer = tokenizer,
+                      .folder = options.session.model,
+                      .names = options.names,
+                      .max_model_len = served_context(options.session, config, on_cpu),
+                      .defaults = of_lines,
+                      .created = static_cast<int64_t>(std::time(nullptr))};
+    for (const NamedFolder& one : named_folders("--adapter", options.engine.adapters))
+      model.adapters->add(one.name, one.folder);
+    return std::make_unique<OpenAiApi>(std::move(model));
+  };
+  LineSource source(options.requests, LineReader(of_lines, config, tokenizer, make_api));
   make_folder("--hidden-dir", options.hidden_dir);
 
   catch_interruption();
@@ -166,13 +189,19 @@ void add_run(CLI::App& app, Action& chosen) {
       ->description(fmt::format(
           "tokens of the longest sequence (default: as needed; through a pipe that stays open, {})", kOpenContext));
   command
-      ->add_option(
-          "--requests", options->requests,
-          "JSON lines, a request each; docs/requests.md has their fields. -: standard input, served as it comes")
+      ->add_option("--requests", options->requests,
+                   "JSON lines, a request or a line of an OpenAI batch file each; docs/requests.md has their fields. "
+                   "-: standard "
+                   "input, served as it comes")
       ->capture_default_str();
-  command->add_option("--max-tokens", options->max_tokens, "of requests that do not say")
+  command->add_option("--served-model-name", options->names,
+                      "names of the model in the bodies of batch lines (default: the folder's)");
+  command
+      ->add_option("--max-tokens", options->max_tokens,
+                   "most tokens of requests that do not say; lines of a batch file have those of the HTTP interface")
       ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();
+  add_chat_template(*command, options->chat_template);
   add_template_args(*command, options->template_args);
   add_answer_parsers(*command, options->parsers);
   add_sampling_options(*command, options->sampling);

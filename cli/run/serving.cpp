@@ -88,6 +88,8 @@ void Serving::submit(RequestLine line, Clock::time_point due) {
     results_.cancel(line);
   } else if (!line.refused.empty()) {
     results_.refuse(output_of(line, 0), line.refused);
+  } else if (line.batch) {
+    submit_batch(line, due);
   } else {
     for (size_t k = 0; k < line.outputs.size(); ++k) {
       auto output = std::make_unique<LineOutput>(output_of(line, k));
@@ -102,6 +104,58 @@ void Serving::submit(RequestLine line, Clock::time_point due) {
     }
   }
   show_progress();
+}
+
+void Serving::submit_batch(const RequestLine& line, Clock::time_point due) {
+  BatchCall& batch = *line.batch;
+  if (batch.status != 0) return results_.answer(batch, line.number, batch.status, batch.body);
+  RequestId first = 0;
+  for (Submission& submission : batch.submissions) {
+    AskedRequest& asked = submission.asked;
+    for (size_t k = 0; k < asked.outputs.size(); ++k) {
+      auto output = std::make_unique<LineOutput>(output_of(line, 0));
+      output->batch_index = submission.first_index + static_cast<int>(k);
+      output->choice = asked.outputs[k].choice;
+      output->due = due;
+      asked.spec.call = first;
+      const auto [id, reason] =
+          engine_.submit(asked.spec, asked.outputs[k].sampling, std::move(asked.outputs[k].choice.options));
+      if (!id) {
+        const ApiError error = bad_request(reason);
+        results_.answer(batch, line.number, error.status(), error_body(error));
+        return cancel_batch(batch);
+      }
+      if (asked.spec.like == 0) asked.spec.like = *id;  // the others share its prompt
+      if (first == 0) first = *id;
+      open_[*id] = std::move(output);
+    }
+  }
+  batch.submissions.clear();
+}
+
+// All at once: a batch line has one answer, at its end.
+void Serving::end_of_batch(LineOutput& output, const Resolution& end) {
+  BatchCall& batch = *output.batch;
+  if (batch.is_answered) return;
+  OutputUpdate update{.index = output.batch_index, .tokens = end.outputs};
+  if (output.choice.stops) {
+    output.choice.stops->finish();
+    update.text = output.choice.stops->text();
+    if (end.reason == EndReason::stop_string) update.stop_string = output.choice.stops->matched();
+  }
+  update.logprobs = std::move(output.logprobs);
+  update.prompt_logprobs = std::move(output.prompt_logprobs);
+  update.end = end;
+  batch.call->update(update);
+  if (!batch.call->is_done()) return;
+  const std::string body = batch.call->finish();
+  results_.answer(batch, output.line, batch.call->status(), body);
+  cancel_batch(batch);
+}
+
+void Serving::cancel_batch(const BatchCall& batch) {
+  for (const auto& [id, output] : open_)
+    if (output->batch.get() == &batch) engine_.cancel(id);
 }
 
 void Serving::take_tokens() {
@@ -128,8 +182,12 @@ void Serving::take_tokens() {
 
 void Serving::take_ends() {
   for (const Resolution& end : engine_.take_resolutions()) {
-    results_.end(*open_.at(end.request), end);
+    const std::unique_ptr<LineOutput> output = std::move(open_.at(end.request));
     open_.erase(end.request);
+    if (output->batch)
+      end_of_batch(*output, end);
+    else
+      results_.end(*output, end);
     show_progress();
   }
 }

@@ -44,6 +44,10 @@ class Serving {
   void take_lines(std::vector<RequestLine> lines);
   void submit_due();
   void submit(RequestLine line, Clock::time_point due);
+  void submit_batch(const RequestLine& line, Clock::time_point due);
+  void end_of_batch(LineOutput& output, const Resolution& end);
+  // Its outputs that go on are nobody's.
+  void cancel_batch(const BatchCall& batch);
   void take_tokens();
   void take_ends();
   void cancel_all();

@@ -44,7 +44,6 @@ constexpr const char* kMemoryShare = "0.9";
 constexpr int kRows = 64, kRowsOnCpu = 8;
 // Bodies of the largest size that may be held at once; the budget is in bytes, so many more small ones fit.
 constexpr size_t kBodiesAtOnce = 4;
-constexpr int64_t kContext = 32768, kContextOnCpu = 2048;
 // After the last output has ended, for answers that are still on their way.
 constexpr std::chrono::seconds kLastBytes{5};
 // For calls that are being read: they look every few milliseconds whether they are still wanted.
@@ -69,6 +68,7 @@ struct ServeOptions {
   std::string adapter_memory;
   bool plan_times = false;
   int replicas = 1;
+  std::filesystem::path chat_template;  // empty: the checkpoint's
   std::vector<std::string> template_args;
   ParserNames parsers;
 };
@@ -207,13 +207,8 @@ EngineSettings settings_for(const ServeOptions& options, bool on_cpu) {
   return settings;
 }
 
-int64_t context_for(const ServeOptions& options, const ModelConfig& config, bool on_cpu) {
-  if (options.session.max_context > 0) return options.session.max_context;
-  return std::min(config.max_position, on_cpu ? kContextOnCpu : kContext);
-}
-
 EngineNeeds needs_of(const ServeOptions& options, const ModelConfig& config, bool on_cpu) {
-  return {.prompt_tokens = INT32_MAX, .max_context = context_for(options, config, on_cpu), .choices = true};
+  return {.prompt_tokens = INT32_MAX, .max_context = served_context(options.session, config, on_cpu), .choices = true};
 }
 
 ServedModel served_model(const ServeOptions& options, const ModelConfig& config,
@@ -225,7 +220,8 @@ ServedModel served_model(const ServeOptions& options, const ModelConfig& config,
                 .defaults = {.model = options.session.model,
                              .sampling = options.sampling,
                              .template_args = template_args_of(options.template_args),
-                             .parsers = answer_parsers_of(options.parsers)},
+                             .parsers = answer_parsers_of(options.parsers),
+                             .chat_template = options.chat_template},
                 .created = static_cast<int64_t>(std::time(nullptr))});
 }
 
@@ -341,6 +337,7 @@ int serve(ServeOptions options) {
   const ModelConfig config = read_config(options.session.model, tokenizer);
   check_pairs(options.engine, options.session, config.longest_context());
   check_adapters(options.engine, options.session, config);
+  check_chat_template(options.session.model, options.chat_template);
   tell_ignored(config.generation);
 
   std::optional<RankMeeting> meeting = meeting_of(options.ranks, options.session, options.engine);
@@ -397,7 +394,9 @@ int serve(ServeOptions options) {
 void add_server_options(CLI::App& command, ServeOptions& options) {
   HttpOptions& http = options.server.http;
   command.add_option("--host", http.host, "name or address to listen at")->capture_default_str();
-  command.add_option("--port", http.port, "0: any that is free")->capture_default_str();
+  command.add_option("--port", http.port, "TCP port to listen at; 0: any that is free")
+      ->check(whole_number<uint16_t>)
+      ->capture_default_str();
   command.add_option("--uds", http.unix_socket, "path of a Unix socket to listen at, instead");
   command.add_option("--served-model-name", options.names,
                      "names of the model, the first of them in answers (default: "
@@ -466,8 +465,9 @@ void add_serve(CLI::App& app, Action& chosen) {
   command->get_option("--max-context")
       ->description(
           fmt::format("tokens of the longest sequence (default: the model's, at most {}, on the CPU driver {})",
-                      kContext, kContextOnCpu));
+                      kServedContext, kServedContextOnCpu));
   add_server_options(*command, *options);
+  add_chat_template(*command, options->chat_template);
   add_template_args(*command, options->template_args);
   add_answer_parsers(*command, options->parsers);
   add_feed_options(*command, options->feeds);
@@ -479,9 +479,10 @@ void add_serve(CLI::App& app, Action& chosen) {
   add_engine_options(*command, options->engine);
   add_adapter_options(*command, options->engine, options->session);
   command->get_option("--memory-limit")
-      ->description(fmt::format("of weights, state, graphs and pages: 8GB, 8GiB, bytes, or a share of the device's "
-                                "memory; the cache gets what is left (default: {} on a GPU, where --pages is silent)",
-                                kMemoryShare));
+      ->description(
+          fmt::format("most memory of weights, state, graphs and pages: 8GB, 8GiB, bytes, or a share of the device's "
+                      "memory; the cache gets what is left (default: {} on a GPU, where --pages is silent)",
+                      kMemoryShare));
   command->callback([options, &chosen] { chosen = [options] { return serve(*options); }; });
 }
 

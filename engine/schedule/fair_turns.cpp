@@ -25,7 +25,7 @@ int64_t FairTurns::running_of_call(RequestId call) const { return count_of(call_
 void FairTurns::run(const Request& request) {
   take_out(request);
   ++client_runs_[client_of(request)];
-  ++call_runs_[call_of(request)];
+  ++call_runs_[request.call()];
 }
 
 void FairTurns::yield(const Request& request) {
@@ -36,7 +36,7 @@ void FairTurns::yield(const Request& request) {
 void FairTurns::leave(const Request& request) {
   const auto client = waiting_.find(client_of(request));
   if (client != waiting_.end())
-    if (const auto call = client->second.find(call_of(request));
+    if (const auto call = client->second.find(request.call());
         call != client->second.end() && call->second.contains(request.id()))
       return take_out(request);
   end_run(request);
@@ -44,7 +44,7 @@ void FairTurns::leave(const Request& request) {
 
 void FairTurns::take_out(const Request& request) {
   const auto client = waiting_.find(client_of(request));
-  const auto call = client->second.find(call_of(request));
+  const auto call = client->second.find(request.call());
   call->second.erase(request.id());
   if (call->second.empty()) client->second.erase(call);
   if (client->second.empty()) waiting_.erase(client);
@@ -52,7 +52,7 @@ void FairTurns::take_out(const Request& request) {
 
 void FairTurns::end_run(const Request& request) {
   count_down(client_runs_, client_of(request));
-  count_down(call_runs_, call_of(request));
+  count_down(call_runs_, request.call());
 }
 
 RequestId FairTurns::next(const std::function<bool(RequestId)>& is_blocked) const {
@@ -72,10 +72,10 @@ RequestId FairTurns::next(const std::function<bool(RequestId)>& is_blocked) cons
 }
 
 bool FairTurns::is_above(const Request& running, const Request& waiting) const {
-  if (running_of_call(call_of(waiting)) > 0) return false;
+  if (running_of_call(waiting.call()) > 0) return false;
   const uint64_t mine = client_of(waiting), other = client_of(running);
   if (mine != other && running_of(other) != running_of(mine)) return running_of(other) >= running_of(mine) + 2;
-  return running_of_call(call_of(running)) >= 2;
+  return running_of_call(running.call()) >= 2;
 }
 
 }  // namespace nodewright

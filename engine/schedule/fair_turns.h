@@ -32,10 +32,7 @@ class FairTurns {
  private:
   using Queue = std::set<RequestId>;
   static uint64_t client_of(const Request& request) { return request.spec().client; }
-  static RequestId call_of(const Request& request) {
-    return request.spec().call == 0 ? request.id() : request.spec().call;
-  }
-  Queue& queue_of(const Request& request) { return waiting_[client_of(request)][call_of(request)]; }
+  Queue& queue_of(const Request& request) { return waiting_[client_of(request)][request.call()]; }
   void take_out(const Request& request);
   void end_run(const Request& request);
   int64_t running_of(uint64_t client) const;

@@ -69,6 +69,7 @@ const InFlightStep& PipelineState::launch(StepPlan plan) {
     if (pool_.gives_back() || pages_missing(row) > 0)
       pool_.reserve(find(row.request)->sequence(), row.first, row.first + row.tokens);
     at(row.request).launch(row.tokens, launched_ + 1);
+    prompt_turns_.begin(at(row.request).turn());
   }
   std::vector<TableChange> tables;
   for (const RowPlan& row : plan.rows) {
@@ -238,6 +239,7 @@ void PipelineState::fail(const std::string& message) {
   copies_.clear();
   waiting_.clear();
   turns_ = {};
+  prompt_turns_ = {};
   admitted_.clear();
   requests_.clear();
   committed_ = launched_;

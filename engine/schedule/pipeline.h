@@ -33,6 +33,7 @@
 #include "engine/schedule/fair_turns.h"
 #include "engine/schedule/request.h"
 #include "engine/schedule/step_plan.h"
+#include "engine/schedule/turn_lines.h"
 
 namespace nodewright {
 
@@ -199,8 +200,9 @@ class PipelineState {
   std::optional<int> free_slot() const;                                 // the one that the next launch takes
   const std::deque<RequestId>& waiting() const { return waiting_; }     // in the order of submission
   const std::vector<RequestId>& admitted() const { return admitted_; }  // in order of admission, until they end
-  const Request* find(RequestId id) const;                              // null when it has ended
-  std::string describe() const;                                         // one line, for messages
+  const TurnLines& prompt_turns() const { return prompt_turns_; }  // of admitted requests, until their prompts begin
+  const Request* find(RequestId id) const;                         // null when it has ended
+  std::string describe() const;                                    // one line, for messages
 
   // Throws Error, with the invariant, where the state contradicts itself. Cheap enough for debug builds.
   void check() const;
@@ -240,6 +242,7 @@ class PipelineState {
   std::map<RequestId, Request> requests_;
   std::deque<RequestId> waiting_;
   FairTurns turns_;
+  TurnLines prompt_turns_;
   mutable FirstWaiting first_waiting_;
   std::vector<RequestId> admitted_;
   std::optional<InFlightStep> forward_, committing_;

@@ -119,6 +119,7 @@ bool PipelineState::admit() {
   admitted_.push_back(first.id());
   std::erase(waiting_, first.id());
   turns_.run(first);
+  prompt_turns_.wait(first.turn());
   return true;
 }
 
@@ -137,6 +138,7 @@ void PipelineState::preempt() {
   std::erase(admitted_, id);
   waiting_.insert(std::ranges::lower_bound(waiting_, id), id);
   turns_.yield(request);
+  prompt_turns_.leave(request.turn());
   ++preemptions_;
 }
 
@@ -144,6 +146,7 @@ void PipelineState::preempt() {
 void PipelineState::resolve(Request& request, EndReason reason, std::string message) {
   request.resolve(reason);
   turns_.leave(request);
+  prompt_turns_.leave(request.turn());
   if (request.sequence() < 0) {
     std::erase(waiting_, request.id());
   } else if (reason == EndReason::failed) {

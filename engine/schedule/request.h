@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/shared_list.h"
+#include "engine/schedule/turn_lines.h"
 #include "models/plan/hidden_states.h"
 
 namespace nodewright {
@@ -58,6 +59,8 @@ class Request {
   static std::string why_not(const RequestSpec& spec, int64_t max_context);
 
   RequestId id() const { return id_; }
+  RequestId call() const { return spec_.call == 0 ? id_ : spec_.call; }  // the first request of its call
+  TurnLines::Item turn() const { return {spec_.client, call(), id_}; }
   const RequestSpec& spec() const { return spec_; }
   RequestPhase phase() const { return phase_; }
   bool is_resolved() const { return reason_.has_value(); }

@@ -28,12 +28,25 @@ void add_drafts(RowPlan& row, const PipelineState& pipeline, const SchedulerOpti
   room -= static_cast<int64_t>(row.drafts.size());
 }
 
+// Leaves out those for whose masks the step has no time, in their order.
+void leave_out_costly_masks(std::vector<const Request*>& ready, const SchedulerOptions& options) {
+  if (!options.mask_work) return;
+  uint64_t work = 0;
+  std::erase_if(ready, [&](const Request* request) {
+    const uint64_t more = request->spec().constrained ? options.mask_work(*request) : 0;
+    if (more > 0 && work > 0 && work + more > options.most_mask_work) return true;
+    work += more;
+    return false;
+  });
+}
+
 // Those whose last step is oldest first, so that none waits while another has two turns.
-std::vector<const Request*> ready_to_decode(const PipelineState& pipeline) {
+std::vector<const Request*> ready_to_decode(const PipelineState& pipeline, const SchedulerOptions& options) {
   std::vector<const Request*> ready;
   for (RequestId id : pipeline.admitted())
     if (const Request* request = pipeline.find(id); request->can_decode()) ready.push_back(request);
   std::ranges::stable_sort(ready, {}, &Request::last_step);
+  leave_out_costly_masks(ready, options);
   return ready;
 }
 
@@ -51,7 +64,7 @@ size_t leave_out_drafting(std::vector<const Request*>& ready, const PipelineStat
 
 // As many as the buckets hold with one token of a prompt.
 std::vector<RowPlan> rows_beside_prompts(const PipelineState& pipeline, const SchedulerOptions& options) {
-  std::vector<const Request*> ready = ready_to_decode(pipeline);
+  std::vector<const Request*> ready = ready_to_decode(pipeline, options);
   const int most = std::min(options.decode_buckets.largest(), options.prefill_buckets.largest() - 1);
   if (!options.allow_eager) ready.resize(std::min(ready.size(), static_cast<size_t>(most)));
   std::vector<RowPlan> rows;
@@ -61,6 +74,68 @@ std::vector<RowPlan> rows_beside_prompts(const PipelineState& pipeline, const Sc
 
 bool has_prompt_left(const PipelineState& pipeline) {
   return std::ranges::any_of(pipeline.admitted(), [&](RequestId id) { return pipeline.find(id)->prompt_left() > 0; });
+}
+
+// Tokens of a prompt in a step.
+struct PromptShare {
+  const Request* request;
+  int64_t tokens = 0;
+};
+
+// What a step has for prompts: tokens, those of one prompt at most, rows that choose.
+struct PromptRoom {
+  int64_t room = 0, most = 0, sampled = 0;
+
+  // As many of the prompt's next tokens as there is room for, and `limit` at most; how many they are.
+  int64_t give(PromptShare& share, int64_t limit) {
+    const int64_t left = share.request->prompt_left() - share.tokens;
+    int64_t tokens = std::min({room, limit, most - share.tokens, left});
+    if (tokens == left && sampled == 0) --tokens;  // the last waits for a step in which it may choose
+    if (tokens <= 0) return 0;
+    if (tokens == left) --sampled;
+    share.tokens += tokens;
+    room -= tokens;
+    return tokens;
+  }
+};
+
+// Half of the room goes to prompts in their turn (engine/schedule/turn_lines.h), those that are begun first, so that
+// each comes to its end. In the other half prompts that end with this step come first, the first of each call, so that
+// a short one waits for no long one; what remains goes to all in their turn.
+std::vector<PromptShare> shared_room(const PipelineState& pipeline, PromptRoom room) {
+  std::vector<PromptShare> shares;
+  TurnLines turns = pipeline.prompt_turns();
+  for (RequestId id : pipeline.admitted())
+    if (const Request* begun = pipeline.find(id); begun->prompt_left() > 0 && !turns.waits(begun->turn()))
+      shares.push_back({begun});
+  const auto begin_next = [&] {
+    shares.push_back({pipeline.find(*turns.next())});
+    turns.begin(shares.back().request->turn());
+  };
+  int64_t half = (room.room + 1) / 2;
+  for (size_t i = 0; half > 0; ++i) {
+    if (i == shares.size()) {
+      if (!turns.next()) break;
+      begin_next();
+    }
+    half -= room.give(shares[i], half);
+  }
+  for (PromptShare& share : shares)
+    if (share.request->prompt_left() - share.tokens <= room.room) room.give(share, room.room);
+  std::vector<const Request*> firsts;
+  for (const RequestId id : turns.firsts()) firsts.push_back(pipeline.find(id));
+  std::ranges::stable_sort(firsts, {}, &Request::prompt_left);
+  for (const Request* first : firsts) {
+    if (first->prompt_left() > room.room) break;
+    turns.leave(first->turn());
+    room.give(shares.emplace_back(PromptShare{first}), room.room);
+  }
+  for (PromptShare& share : shares) room.give(share, room.room);
+  while (room.room > 0 && turns.next()) {
+    begin_next();
+    room.give(shares.back(), room.room);
+  }
+  return shares;
 }
 
 Selection launch_in(const BucketSet& buckets, StepPlan plan) {
@@ -103,7 +178,7 @@ Selection select_next(const PipelineState& pipeline, const SchedulerOptions& opt
 
 Selection select_decode(const PipelineState& pipeline, const SchedulerOptions& options) {
   if (std::string why = pipeline.why_not_launch(StepKind::decode); !why.empty()) return {Action::idle, {}, why};
-  std::vector<const Request*> ready = ready_to_decode(pipeline);
+  std::vector<const Request*> ready = ready_to_decode(pipeline, options);
   if (options.drafts) {
     const size_t waiting = leave_out_drafting(ready, pipeline, options);
     if (!pipeline.is_drained() && ready.size() <= waiting && waiting > 0)
@@ -131,19 +206,14 @@ Selection select_prefill(const PipelineState& pipeline, const SchedulerOptions& 
   if (options.schedule == Schedule::mixed) plan.rows = rows_beside_prompts(pipeline, options);
   const auto decoding = static_cast<int64_t>(plan.rows.size());
   const int64_t budget = std::min<int64_t>(options.step_tokens, options.prefill_buckets.largest());
-  int64_t room = std::max<int64_t>(budget - decoding, 1), sampled = options.most_sampled - decoding;
+  const int64_t room = std::max<int64_t>(budget - decoding, 1), sampled = options.most_sampled - decoding;
   const KvPoolOptions& pages = pipeline.pool().options();
   const int64_t most = pipeline.pool().gives_back() ? pages.chunk : room;  // of one request
-  for (RequestId id : pipeline.admitted()) {
-    const Request& request = *pipeline.find(id);
-    const int64_t left = request.prompt_left();
-    int64_t tokens = std::min({room, most, left});
-    if (tokens == left && sampled == 0) --tokens;  // the last waits for a step in which it may choose
-    if (tokens <= 0) continue;
-    RowPlan row{id, request.computed(), tokens, tokens == left, request.next_output()};
-    room -= tokens;
-    sampled -= row.chosen();
-    plan.rows.push_back(std::move(row));
+  for (const PromptShare& share : shared_room(pipeline, {.room = room, .most = most, .sampled = sampled})) {
+    const Request& request = *share.request;
+    if (share.tokens == 0) continue;
+    plan.rows.push_back(
+        {request.id(), request.computed(), share.tokens, share.tokens == request.prompt_left(), request.next_output()});
   }
   if (plan.tokens() == decoding) return {Action::idle, {}, "no admitted request has a prompt left that may go on"};
   return launch_in(options.prefill_buckets, std::move(plan));

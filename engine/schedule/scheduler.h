@@ -24,6 +24,10 @@ struct SchedulerOptions {
   // Whether the device may take one more request, the next that waits: its adapter has a slot, or may be given one.
   // Depends on the request and on those admitted alone; one of those makes room when it ends. Empty: always.
   std::function<bool(const Request&)> may_admit = {};
+  // Work that the next mask of a constrained request is expected to take, in units of WorkBudget; 0: next to none.
+  // Depends on the request alone. Empty: none of them takes any.
+  std::function<uint64_t(const Request&)> mask_work = {};
+  uint64_t most_mask_work = 4'000'000;  // of the rows of a step together; or one row: about 20 ms of one thread
   int64_t most_sampled = std::numeric_limits<int64_t>::max();  // rows of a step that choose
   // Tokens of a step with a prompt's, the rows that decode included; all of those take part, and one token of a prompt.
   int64_t step_tokens = std::numeric_limits<int64_t>::max();
@@ -46,11 +50,12 @@ Selection select_next(const PipelineState& pipeline, const SchedulerOptions& opt
 // Rows that can decode, those whose last step is oldest first, in the smallest bucket that holds them. Past the
 // largest bucket: its rows only, or all of them eager. No rows: the reason. Drafts take what the rows leave of the
 // largest bucket and of their own pages. A request with drafts in flight, or whose tokens suggest some, waits for the
-// token in flight: another step is launched meanwhile where more rows can go than wait.
+// token in flight: another step is launched meanwhile where more rows can go than wait. Rows whose masks are expected
+// to take more than SchedulerOptions::most_mask_work wait for their turn in a later step.
 Selection select_decode(const PipelineState& pipeline, const SchedulerOptions& options);
 
 // With Schedule::mixed the rows that can decode, each without drafts, and in what they leave of step_tokens chunks of
-// prompts in the order of admission; otherwise chunks alone.
+// prompts in their turn, half of them for the shortest; otherwise chunks alone.
 Selection select_prefill(const PipelineState& pipeline, const SchedulerOptions& options);
 
 }  // namespace nodewright

@@ -96,8 +96,9 @@ class SlotImage {
 
   void add(int64_t layer, LayerModules& modules) {
     for (const Part part : kAdaptedParts) {
+      if (!AdapterLayout::adapts(config_, layer, part)) continue;
       const auto source = by_name_.find("l" + std::to_string(layer) + "." + weight_name(config_, part));
-      if (source == by_name_.end() || source->second->rows != AdapterLayout::outputs_of(config_, part)) continue;
+      if (source == by_name_.end()) continue;
       MatrixImage image(slot_, layout_.of(layer, part), layout_.limits().rank);
       for (const WeightPart& piece : source->second->parts)
         if (const ReadModule* module = modules.of(piece, config_)) image.add(piece, *module);

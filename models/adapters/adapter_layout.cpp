@@ -54,6 +54,10 @@ AdapterLayout::AdapterLayout(const ModelConfig& config, const AdapterLimits& lim
   };
   for (int64_t layer = 0; layer < config.layers; ++layer)
     for (const Part part : kAdaptedParts) {
+      if (!adapts(config, layer, part)) {
+        matrices_.emplace_back();
+        continue;
+      }
       AdapterMatrix m = matrix_of(config, part);
       m.a = take(m.parts * limits.rank * m.stride, sizeof(bf16));
       m.b = take(m.outputs * limits.rank, sizeof(bf16));

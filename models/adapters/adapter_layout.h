@@ -59,6 +59,7 @@ class AdapterLayout {
  public:
   AdapterLayout(const ModelConfig& config, const AdapterLimits& limits);
 
+  // `part`: a matrix that adapters may change in this layer.
   const AdapterMatrix& of(int64_t layer, Part part) const {
     return matrices_[static_cast<size_t>(layer) * kAdaptedParts.size() + place_of(part)];
   }
@@ -66,6 +67,11 @@ class AdapterLayout {
   uint64_t slot_bytes() const { return slot_bytes_; }  // a multiple of 256
   uint64_t bytes() const { return slot_bytes_ * static_cast<uint64_t>(limits_.slots); }
 
+  // Whether adapters may change this matrix of a layer: not where it is those of experts, one below the other.
+  static bool adapts(const ModelConfig& config, int64_t layer, Part part) {
+    const bool of_block = part == Part::gate_up || part == Part::down;
+    return !of_block || config.feed_forward(layer) == FeedForward::dense;
+  }
   // Parts of a matrix of this configuration, and its rows.
   static int64_t parts_of(const ModelConfig& config, Part part);
   static int64_t outputs_of(const ModelConfig& config, Part part);

@@ -35,15 +35,14 @@ struct BaseMatrix {
 // By name without prefix.
 std::map<std::string, BaseMatrix, std::less<>> matrices_of(const ModelConfig& config) {
   std::map<std::string, BaseMatrix, std::less<>> matrices;
+  std::set<std::string> adapted;  // names of sources
+  for (int64_t layer = 0; layer < config.layers; ++layer)
+    for (const Part part : kAdaptedParts)
+      if (AdapterLayout::adapts(config, layer, part))
+        adapted.insert(fmt::format("l{}.{}", layer, weight_name(config, part)));
   const Checkpoint any = Checkpoint::dummy("");
   for (const WeightSource& source : weight_sources(any, config)) {
-    const size_t dot = source.name.find('.');
-    const std::string_view matrix = std::string_view(source.name).substr(dot == std::string::npos ? 0 : dot + 1);
-    // Not of a mixture of experts, whose matrices lie below each other.
-    const bool is_adapted = std::ranges::any_of(kAdaptedParts, [&](Part part) {
-      return matrix == weight_name(config, part) && source.rows == AdapterLayout::outputs_of(config, part);
-    });
-    if (!is_adapted) continue;
+    if (!adapted.contains(source.name)) continue;
     for (const WeightPart& part : source.parts) {
       std::string_view name = without_prefix(part.tensor->name, config.names);
       name.remove_suffix(std::string_view(".weight").size());

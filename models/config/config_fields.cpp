@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "base/json_file.h"
@@ -10,6 +11,18 @@
 namespace nodewright {
 
 using nlohmann::json;
+
+namespace {
+
+// 1.0 is 1.
+bool is_whole(const json& value) {
+  if (value.is_number_integer()) return true;
+  if (!value.is_number_float()) return false;
+  const double number = value.get<double>();
+  return std::trunc(number) == number && std::abs(number) < 1e15;
+}
+
+}  // namespace
 
 const json* ConfigFields::find(const std::string& key) const {
   const auto found = object_.find(key);
@@ -29,13 +42,11 @@ int64_t ConfigFields::integer(const std::string& key, int64_t absent, int64_t le
 
 std::optional<int64_t> ConfigFields::integer_in(const json& value, const std::string& key, int64_t least,
                                                 int64_t most) const {
-  if (value.is_number_float() && std::trunc(value.get<double>()) == value.get<double>() &&
-      std::abs(value.get<double>()) < 1e15)  // 1.0 is 1
-    return integer_in(json(static_cast<int64_t>(value.get<double>())), key, least, most);
-  if (!value.is_number_integer()) {
+  if (!is_whole(value)) {
     wrong_type(key, value, "an integer");
     return std::nullopt;
   }
+  if (value.is_number_float()) return integer_in(json(value.get<int64_t>()), key, least, most);
   const bool beyond = value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(most);
   if (!beyond && value.get<int64_t>() >= least && value.get<int64_t>() <= most) return value.get<int64_t>();
   fault(fmt::format("{}{} is {}, expected {} to {}", prefix_, key, value.dump(), least, most));
@@ -70,6 +81,18 @@ std::string ConfigFields::text(const std::string& key, std::string absent) const
   if (value->is_string()) return value->get<std::string>();
   wrong_type(key, *value, "text");
   return absent;
+}
+
+std::vector<int64_t> ConfigFields::integers(const std::string& key) const {
+  const json* value = find(key);
+  if (!value) return {};
+  if (!value->is_array() || !std::ranges::all_of(*value, is_whole)) {
+    wrong_type(key, *value, "a list of integers");
+    return {};
+  }
+  std::vector<int64_t> integers;
+  for (const json& entry : *value) integers.push_back(entry.get<int64_t>());
+  return integers;
 }
 
 const json* ConfigFields::object(const std::string& key) const {

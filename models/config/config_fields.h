@@ -36,6 +36,8 @@ class ConfigFields {
   double number(const std::string& key, double absent, double least, double most, bool open) const;
   bool boolean(const std::string& key, bool absent) const;
   std::string text(const std::string& key, std::string absent) const;
+  // A list of integers, each as integer() takes it; empty if absent.
+  std::vector<int64_t> integers(const std::string& key) const;
   // An object under `key`, or null if absent or empty.
   const nlohmann::json* object(const std::string& key) const;
   // One integer or a list of them; -1, which some files write for "none", gives none.

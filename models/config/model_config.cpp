@@ -59,7 +59,7 @@ void refuse_unsupported(const ConfigFields& config) {
 }
 
 void check_relations(const ConfigFields& config, const ModelConfig& c) {
-  if (!c.has_experts())
+  if (c.names.experts.empty())
     refuse_set(config, {"num_experts", "num_local_experts"}, "this architecture is no mixture of experts");
   if (c.heads % c.kv_heads != 0)
     config.refuse(

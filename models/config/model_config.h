@@ -59,10 +59,14 @@ enum class Blocks : uint8_t {
 
 // Of a mixture: each row has some experts of its own in place of one feed-forward block.
 struct Experts {
-  int64_t count = 0;        // that a layer has; 0: it is no mixture
-  int64_t chosen = 0;       // that a row has, those with the largest logits
-  bool normalised = false;  // the weights of the chosen sum to one; else they are parts of the softmax over all
+  int64_t count = 0;         // that a layer has; 0: it is no mixture
+  int64_t chosen = 0;        // that a row has, those with the largest logits
+  bool normalised = false;   // the weights of the chosen sum to one; else they are parts of the softmax over all
+  int64_t intermediate = 0;  // width of one expert
 };
+
+// What the feed-forward block of a layer is.
+enum class FeedForward : uint8_t { dense, experts };
 
 struct ModelConfig {
   std::string architecture;  // "LlamaForCausalLM"
@@ -72,8 +76,9 @@ struct ModelConfig {
   int64_t heads = 0;         // query heads
   int64_t kv_heads = 0;      // key and value heads; divides heads
   int64_t head_dim = 0;      // even; heads * head_dim need not equal hidden
-  int64_t intermediate = 0;  // width of the feed-forward layer, of a mixture that of one expert
+  int64_t intermediate = 0;  // width of a dense feed-forward block; 0: no layer has one
   Experts experts;
+  std::vector<bool> dense;      // [layers of all stages] of a mixture, those without experts; empty: none
   int64_t vocab = 0;            // rows of the embedding and of the head
   int64_t max_position = 0;     // context that the model was made for, in tokens; scaling with one table is in it
   int64_t scaled_position = 0;  // longest that dynamic and longrope reach with other frequencies; 0: max_position
@@ -108,7 +113,7 @@ struct ModelConfig {
   std::vector<int64_t> eos;    // any of them ends a sequence; empty: only a length limit does
   bool eos_assumed = false;    // no file names one, and it is the family's
   std::optional<int64_t> pad;
-  Shard shard;  // of a part heads, kv_heads and intermediate are its own
+  Shard shard;  // of a part heads, kv_heads and both intermediates are its own
   Stage stage;  // of a part layers is its own
 
   std::string dtype;  // what the file says its weights are ("bfloat16"), empty if it does not; the tensors decide
@@ -117,8 +122,20 @@ struct ModelConfig {
   // Tokens that a sequence may have at most.
   int64_t longest_context() const { return std::max(max_position, scaled_position); }
   int64_t head_rows() const { return shard.count_of(vocab); }  // of the vocabulary, that this rank has
-  int64_t all_layers() const { return stage.is_part() ? stage.all_layers : layers; }  // of all stages
-  bool has_experts() const { return experts.count > 0; }
+  int64_t all_layers() const { return stage.is_part() ? stage.all_layers : layers; }        // of all stages
+  bool has_experts() const { return experts.count > 0; }                                    // some layer
+  bool has_dense() const { return !has_experts() || std::ranges::count(dense, true) > 0; }  // of all stages
+  // What a layer has, and what all layers of all stages have.
+  FeedForward feed_forward(int64_t layer) const { return feed_forward_of(index_of(layer)); }
+  std::vector<FeedForward> feed_forwards() const {
+    std::vector<FeedForward> all;
+    for (size_t layer = 0; layer < static_cast<size_t>(all_layers()); ++layer) all.push_back(feed_forward_of(layer));
+    return all;
+  }
+  // Outputs that a row has in the middle of a layer's block: of experts those of all that it has.
+  int64_t feed_forward_width(int64_t layer) const {
+    return feed_forward(layer) == FeedForward::dense ? intermediate : experts.chosen * experts.intermediate;
+  }
   // Whether queries and keys are normed over the heads of all ranks, of which this one has a part.
   bool norms_heads_of_ranks() const { return head_norm == HeadNorm::width && shard.is_part(); }
   int64_t query_width() const { return heads * head_dim; }
@@ -148,6 +165,9 @@ struct ModelConfig {
   }
 
  private:
+  FeedForward feed_forward_of(size_t layer) const {
+    return has_experts() && (dense.empty() || !dense[layer]) ? FeedForward::experts : FeedForward::dense;
+  }
   size_t index_of(int64_t layer) const { return static_cast<size_t>(stage.first_layer + layer); }
 };
 

@@ -34,8 +34,8 @@ ModelConfig shard_of(const ModelConfig& whole, Shard shard) {
   ModelConfig part = whole;
   part.heads = divided("num_attention_heads", whole.heads);
   part.kv_heads = divided("num_key_value_heads", whole.kv_heads);
-  part.intermediate =
-      divided(whole.has_experts() ? "an expert's feed-forward width" : "intermediate_size", whole.intermediate);
+  part.intermediate = divided("intermediate_size", whole.intermediate);
+  part.experts.intermediate = divided("an expert's feed-forward width", whole.experts.intermediate);
   part.shard = shard;
   return part;
 }

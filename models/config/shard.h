@@ -20,8 +20,8 @@ struct Shard {
   int64_t most_of(int64_t n) const { return (n + ranks - 1) / ranks; }  // of any rank
 };
 
-// `whole` as the rank sees it: heads, kv_heads and intermediate are its own, vocab stays that of all. Throws Error with
-// the number that does not divide, or with what of the network no rank can do alone.
+// `whole` as the rank sees it: heads, kv_heads and both intermediates are its own, vocab stays that of all. Throws
+// Error with the number that does not divide, or with what of the network no rank can do alone.
 ModelConfig shard_of(const ModelConfig& whole, Shard shard);
 
 // Of a step of such a part: how often the ranks exchange values, in the layers once for each lane

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "models/config/model_config.h"
@@ -19,25 +21,48 @@ namespace {
 }
 
 // Elements of weights, but for vectors.
-int64_t elements_of_layer(const ModelConfig& c) {
-  const int64_t blocks = std::max<int64_t>(c.experts.count, 1), matrices = c.gated ? 3 : 2;
-  return c.hidden * (c.qkv_width() + c.query_width() + blocks * matrices * c.intermediate);
+int64_t elements_of_layer(const ModelConfig& c, int64_t layer) {
+  const int64_t matrices = c.gated ? 3 : 2;
+  const int64_t width =
+      c.feed_forward(layer) == FeedForward::dense ? c.intermediate : c.experts.count * c.experts.intermediate;
+  return c.hidden * (c.qkv_width() + c.query_width() + matrices * width);
 }
 
-// Layers of each stage: one for each, then the next for the stage that has the least. As all are alike, none does
-// better.
+// The first stages over the first layers: of each stage its layers, and all stages' elements, the largest first.
+struct Cut {
+  std::vector<int64_t> layers, elements;
+};
+Cut with_stage(Cut cut, int64_t layers, int64_t elements) {
+  cut.layers.push_back(layers);
+  cut.elements.insert(std::ranges::upper_bound(cut.elements, elements, std::greater<>()), elements);
+  return cut;
+}
+
+// Layers of each stage: the cut whose largest stage is smallest, among equals the one whose second largest is, and so
+// on. Where all are equal, earlier stages have more.
 std::vector<int64_t> layers_of_stages(const ModelConfig& whole, int64_t count) {
-  std::vector<int64_t> layers(static_cast<size_t>(count), 1), elements(static_cast<size_t>(count), 0);
-  const int64_t of_layer = elements_of_layer(whole), of_vocabulary = whole.vocab * whole.hidden;
-  std::ranges::fill(elements, of_layer);
-  elements.front() += of_vocabulary + (whole.learned_positions ? whole.max_position * whole.hidden : 0);
-  elements.back() += of_vocabulary;
-  for (int64_t left = whole.layers - count; left > 0; --left) {
-    const auto least = static_cast<size_t>(std::ranges::min_element(elements) - elements.begin());
-    ++layers[least];
-    elements[least] += of_layer;
+  const auto at = [](int64_t n) { return static_cast<size_t>(n); };
+  std::vector<int64_t> before{0};  // [layers + 1] elements of the layers before
+  for (int64_t layer = 0; layer < whole.layers; ++layer)
+    before.push_back(before.back() + elements_of_layer(whole, layer));
+  const int64_t of_vocabulary = whole.vocab * whole.hidden;
+  const int64_t of_first = of_vocabulary + (whole.learned_positions ? whole.max_position * whole.hidden : 0);
+  std::vector<Cut> best{Cut{}};  // [layers + 1] cuts into the stages so far; those beyond there are none
+  for (int64_t stage = 0; stage < count; ++stage) {
+    const int64_t more = (stage == 0 ? of_first : 0) + (stage + 1 == count ? of_vocabulary : 0);
+    const int64_t stages_behind = count - stage - 1;
+    std::vector<Cut> next(at(whole.layers + 1));
+    for (int64_t end = stage + 1; end <= whole.layers - stages_behind; ++end)
+      for (int64_t begin = stage == 0 ? 0 : end - 1; begin >= stage; --begin) {
+        const int64_t elements = before[at(end)] - before[at(begin)] + more;
+        Cut& found = next[at(end)];
+        if (!found.layers.empty() && elements > found.elements.front()) break;  // and so are all that begin earlier
+        Cut cut = with_stage(best[at(begin)], end - begin, elements);
+        if (found.layers.empty() || cut.elements < found.elements) found = std::move(cut);
+      }
+    best = std::move(next);
   }
-  return layers;
+  return best.back().layers;
 }
 
 }  // namespace

@@ -28,8 +28,9 @@ struct TensorNames {
   FusedHeads fused = FusedHeads::by_kind;
   std::string q_norm, k_norm, out, attention_post_norm;
   std::string feed_forward_norm, gate, up, down, feed_forward_post_norm;
-  std::string router, experts;  // of a mixture; gate, up and down of expert 3 are at "<experts>.3."
   std::string gate_up;          // one tensor of all gate rows, then all up rows; gate and up are empty then
+  std::string router, experts;  // of a mixture
+  std::string expert_gate, expert_up, expert_down;  // those of expert 3 are at "<experts>.3."
 
   bool transposed = false;                          // products of a layer are stored [in, out]
   std::vector<std::string_view> unused_beginnings;  // of tensors of parts that are not text

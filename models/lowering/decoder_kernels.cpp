@@ -17,6 +17,10 @@ LoweredStep lowered_step(const ModelConfig& config, const StepShape& step, const
   LoweredStep lowered = lower(network_of(config, step.adapters.any()), {config, step, device});
   if (!config.stage.is_first()) lowered.first.clear();
   if (!config.stage.is_last()) lowered.last.clear();
+  const auto own = lowered.layers.begin() + config.stage.first_layer;
+  lowered.layers = std::vector(own, own + config.layers);
+  for (size_t kind = 0; kind < lowered.kinds.size(); ++kind)
+    if (std::ranges::count(lowered.layers, kind) == 0) lowered.kinds[kind].clear();
   return lowered;
 }
 
@@ -80,9 +84,13 @@ std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, co
   // In the order in which decoder_kernels() loads them where they were not prepared: where code lies in memory shows in
   // the step, and with the ends first eight rows of Gemma-3 1B take 1.4 % less on an H100
   // (bench/results/2026-11-26-h100-load-order.txt).
-  for (const std::vector<Lowered>* runs : {&lowered.first, &lowered.last, &lowered.layer})
-    for (const Lowered& run : *runs)
+  const auto append = [&](const std::vector<Lowered>& runs) {
+    for (const Lowered& run : runs)
       for (const KernelChoice& choice : run.kernels) requests.push_back(choice.request);
+  };
+  append(lowered.first);
+  append(lowered.last);
+  std::ranges::for_each(lowered.kinds, append);
   if (step.steps.several()) requests.push_back(advance_choice(step).request);
   return requests;
 }
@@ -105,7 +113,8 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
   DecoderKernels k{.shape = step, .travel = lowered.travel};
   k.first = load_all(lowered.first);
   k.last = load_all(lowered.last);
-  k.layer = load_all(lowered.layer);
+  for (std::vector<Lowered>& kind : lowered.kinds) k.kinds.push_back(load_all(kind));
+  k.layers = lowered.layers;
   if (step.steps.several()) {
     const auto [kernel, shape] = loaded(cache, advance_choice(step), carveout);
     k.advance = {kernel, shape};

@@ -24,9 +24,13 @@ struct DecoderKernels {
 
   StepShape shape = 1;
   Travel travel = Travel::plain;
-  std::vector<Run> first, layer, last;
-  Kernel<Advance> advance;  // empty where a launch is one step
+  std::vector<Run> first, last;
+  std::vector<std::vector<Run>> kinds;  // of layers; empty for those that the stage has none of
+  std::vector<size_t> layers;           // the kind of each; of a stage its own
+  Kernel<Advance> advance;              // empty where a launch is one step
 
+  // The runs of a layer, by its kind.
+  const std::vector<Run>& of_layer(int64_t layer) const { return kinds[layers[static_cast<size_t>(layer)]]; }
   // Whether the head is a library's product.
   bool has_head_product() const;
 };

@@ -156,12 +156,12 @@ bool sends_bulk(const ModelConfig& config, const StepShape& step, Travel travel)
 void emit_exchange(const LoadedRun& run, size_t kernel, Emission& e, const Op& product, View<float> y,
                    const ExchangedSum& of, Travel travel) {
   if (e.collectives != nullptr) return emit_gathered_sum(run, kernel, e, node_name(product), product, y, of, travel);
-  if (e.adapters != nullptr) return launch_exchange_add<AdaptedExchangeAdd>(run, kernel, e, product, y, of, travel);
+  if (of.adapted) return launch_exchange_add<AdaptedExchangeAdd>(run, kernel, e, product, y, of, travel);
   launch_exchange_add<ExchangeAdd>(run, kernel, e, product, y, of, travel);
 }
 
 static KernelChoice exchange_add_choice(const Situation& at, const ExchangedSum& of, Travel travel) {
-  const bool gained = travel == Travel::gained, adapted = at.step.adapters.any(), sums_more = adapted || of.chosen > 0;
+  const bool gained = travel == Travel::gained, sums_more = of.adapted || of.chosen > 0;
   const bool in_lane = at.step.is_lane;
   const auto ranks = static_cast<unsigned>(at.config.shard.ranks), sm_count = static_cast<unsigned>(at.device.sm_count);
   const std::vector<Constant> constants = {ranks_constant(at),
@@ -177,8 +177,8 @@ static KernelChoice exchange_add_choice(const Situation& at, const ExchangedSum&
       of.bulk ? exchange_bulk_shape(count_of(at.step.rows * at.config.hidden), ranks, sm_count, sums_more, in_lane)
               : exchange_add_shape(static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.config.hidden), ranks,
                                    sm_count, gained, sums_more);
-  return adapted ? kernel_choice<AdaptedExchangeAdd>({"adapted_exchange_add", with_rank(at, constants)}, shape)
-                 : kernel_choice<ExchangeAdd>({"exchange_add", constants}, shape);
+  return of.adapted ? kernel_choice<AdaptedExchangeAdd>({"adapted_exchange_add", with_rank(at, constants)}, shape)
+                    : kernel_choice<ExchangeAdd>({"exchange_add", constants}, shape);
 }
 
 std::vector<KernelChoice> exchange_choices(const Situation& at, const ExchangedSum& of, Travel travel) {
@@ -281,7 +281,7 @@ Attempt lower_project_then_exchange(const Situation& at, std::span<const Op> ops
     if (travel == Travel::gained) return std::get<std::string>(choice);
     choice = matvec(at, "project", product, 1, {}, at.step.rows, {}, sizeof(Project));
   }
-  const ExchangedSum sum{.adds = of.adds()};
+  const ExchangedSum sum{.adds = of.adds(), .adapted = at.step.adapters.any()};
   return Lowered{.operations = of.operations,
                  .kernels = with_exchange(at, sum, travel, std::get<KernelChoice>(std::move(choice))),
                  .emit = [product, of, sum, travel](const LoadedRun& run, Emission& e) {

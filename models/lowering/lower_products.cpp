@@ -117,7 +117,10 @@ Attempt lower_product_exchange(const Situation& at, std::span<const Op> ops, Tra
   const Op post_norm = ops[2];
   if (normed && post_norm.norm == Norm::layer) return "it is a LayerNorm";
   const int64_t stride = row_stride(at.config.hidden);
-  const ExchangedSum sum{.bias = product.bias, .adds = !normed, .bulk = sends_bulk(at.config, at.step, travel)};
+  const ExchangedSum sum{.bias = product.bias,
+                         .adds = !normed,
+                         .bulk = sends_bulk(at.config, at.step, travel),
+                         .adapted = at.step.adapters.any()};
   Lowered lowered{.operations = normed ? size_t{4} : size_t{3},
                   .kernels = exchange_choices(at, sum, travel),
                   .products = {product_of_layer(at, product, sum.bulk ? Element::bf16 : Element::f32, stride, 0)},

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 
 #include "models/lowering/lowering_rows.h"
@@ -109,8 +110,16 @@ bool lower_all(std::span<const Op> ops, const Situation& at, Travel travel, std:
     for (const ProductChoice& product : lowered->products) note.kernels.push_back("product " + product.name);
     ops = ops.subspan(lowered->operations);
     into.push_back(*std::move(lowered));
-    notes.push_back(std::move(note));
+    if (std::ranges::find(notes, note) == notes.end()) notes.push_back(std::move(note));
   }
+  return true;
+}
+
+bool lower_kinds(const Network& network, const Situation& at, LoweredStep& step, std::string& stopped) {
+  step.layers = network.layers;
+  step.kinds.resize(network.kinds.size());
+  for (size_t kind = 0; kind < step.kinds.size(); ++kind)
+    if (!lower_all(network.kinds[kind].ops, at, step.travel, step.kinds[kind], step.notes, stopped)) return false;
   return true;
 }
 
@@ -183,8 +192,7 @@ LoweredStep lower(const Network& network, const Situation& at) {
       last.insert(last.begin(), hand_out);
     }
     if (stopped.empty() && lower_all(network.first, at, travel, step.first, step.notes, stopped) &&
-        lower_all(network.layer, at, travel, step.layer, step.notes, stopped) &&
-        lower_all(last, at, travel, step.last, step.notes, stopped)) {
+        lower_kinds(network, at, step, stopped) && lower_all(last, at, travel, step.last, step.notes, stopped)) {
       step.ways_passed = std::move(passed);
       return step;
     }

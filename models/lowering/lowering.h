@@ -152,15 +152,18 @@ struct LoweringNote {
   std::string_view row;
   std::vector<std::string> kernels;                              // to_string of the requests, or "product NAME"
   std::vector<std::pair<std::string_view, std::string>> passed;  // rows that could not, with the reason
+  bool operator==(const LoweringNote&) const = default;
 };
 
 // A whole step, before anything is compiled.
 struct LoweredStep {
   Travel travel = Travel::plain;
-  std::vector<Lowered> first, layer, last;
+  std::vector<Lowered> first, last;
+  std::vector<std::vector<Lowered>> kinds;  // of layers
+  std::vector<size_t> layers;               // [layers of all stages] the kind of each
   std::vector<std::pair<Travel, std::string>>
       ways_passed;                  // ways of the residual that were tried before, and what stopped them
-  std::vector<LoweringNote> notes;  // of first, layer and last, in this order
+  std::vector<LoweringNote> notes;  // of first, kinds and last, in this order; what kinds share once
 };
 // Throws Error where no row takes an operation.
 LoweredStep lower(const Network& network, const Situation& at);
@@ -215,10 +218,11 @@ inline Constant rank_constant(const Situation& at) { return {"kRank", at.step.ad
 
 // What the ranks of a team exchange behind a product, in a node of its own.
 struct ExchangedSum {
-  bool bias = false;   // the product's, which is added there
-  bool adds = true;    // onto the residual; else into `projected`
-  bool bulk = false;   // in bf16, by a bulk exchange
-  int64_t chosen = 0;  // of a mixture: so many experts of a row have given a value each; 0: there is one
+  bool bias = false;     // the product's, which is added there
+  bool adds = true;      // onto the residual; else into `projected`
+  bool bulk = false;     // in bf16, by a bulk exchange
+  int64_t chosen = 0;    // of a mixture: how many experts of a row have given a value each; 0: there is one
+  bool adapted = false;  // what rows' adapters give is added before it is sent
 };
 // Its kernels, and their nodes behind such a product, which has given `y`. `kernel`: the place of the first.
 std::vector<KernelChoice> exchange_choices(const Situation& at, const ExchangedSum& of, Travel travel);

@@ -50,10 +50,10 @@ Network network_of(const ModelConfig& config, bool adapted) {
   Recorder n(config, adapted);
   Layer layer(n, config);
   Value x = n.embed();
-  n.layers([&] {
+  n.layers([&](FeedForward feed_forward) {
     if (config.blocks == Blocks::sequential) {
       x = layer.add(x, layer.attend(layer.project(x)), Part::out, Part::attention_post_norm);
-      x = config.has_experts()
+      x = feed_forward == FeedForward::experts
               ? layer.add_experts(x)
               : layer.add(x, layer.activate(x, Part::feed_forward_norm), Part::down, Part::feed_forward_post_norm);
       return;

@@ -38,6 +38,13 @@ std::string line_of(const Op& op) {
   return line + "\n";
 }
 
+std::string heading_of(const Network& network, size_t kind) {
+  if (network.kinds.size() == 1) return "each layer:\n";
+  const bool dense = network.kinds[kind].feed_forward == FeedForward::dense;
+  return fmt::format("each layer {} experts ({} of {}):\n", dense ? "without" : "with",
+                     std::ranges::count(network.layers, kind), network.layers.size());
+}
+
 }  // namespace
 
 std::string_view to_string(Part part) {
@@ -63,6 +70,16 @@ std::string_view to_string(OpKind kind) {
                                          "add",         "hand_out", "choose",  "embed_shared", "reduce",
                                          "shared_norm", "gather",   "shrink",  "expand"};
   return kNames[static_cast<size_t>(kind)];
+}
+
+std::vector<size_t> Recorder::layers_by_kind() {
+  std::vector<size_t> layers;
+  for (const FeedForward feed_forward : config_.feed_forwards()) {
+    const auto kind = std::ranges::find(network_.kinds, feed_forward, &LayerKind::feed_forward);
+    layers.push_back(static_cast<size_t>(kind - network_.kinds.begin()));
+    if (kind == network_.kinds.end()) network_.kinds.push_back({.feed_forward = feed_forward, .ops = {}});
+  }
+  return layers;
 }
 
 Norm Recorder::norm_of(Part gain) const {
@@ -107,24 +124,28 @@ Value Recorder::product(Value x, Part matrix) {
 Value Recorder::expert_product(Value x, Value experts, Part matrix) {
   Op op{.kind = OpKind::expert_product, .in = x, .to = experts, .part = matrix};
   if (matrix == Part::gate_up)
-    op.cols = config_.hidden, op.outputs = 2 * config_.intermediate, op.gated = true;
+    op.cols = config_.hidden, op.outputs = 2 * config_.experts.intermediate, op.gated = true;
   else
-    op.cols = config_.intermediate, op.outputs = config_.hidden;
+    op.cols = config_.experts.intermediate, op.outputs = config_.hidden;
   return record(op);
 }
 
 bool has_post_norms(const Network& network) {
-  const auto is_added = [&](Value y) {
-    return std::ranges::any_of(network.layer, [&](const Op& op) { return op.kind == OpKind::add && op.in == y; });
-  };
-  return std::ranges::any_of(network.layer, [&](const Op& op) { return op.kind == OpKind::norm && is_added(op.out); });
+  return std::ranges::any_of(network.kinds, [](const LayerKind& kind) {
+    const auto is_added = [&](Value y) {
+      return std::ranges::any_of(kind.ops, [&](const Op& op) { return op.kind == OpKind::add && op.in == y; });
+    };
+    return std::ranges::any_of(kind.ops, [&](const Op& op) { return op.kind == OpKind::norm && is_added(op.out); });
+  });
 }
 
 std::string to_text(const Network& network) {
   std::string text;
   for (const Op& op : network.first) text += line_of(op);
-  text += "each layer:\n";
-  for (const Op& op : network.layer) text += "  " + line_of(op);
+  for (size_t kind = 0; kind < network.kinds.size(); ++kind) {
+    text += heading_of(network, kind);
+    for (const Op& op : network.kinds[kind].ops) text += "  " + line_of(op);
+  }
   for (const Op& op : network.last) text += line_of(op);
   return text;
 }

@@ -70,10 +70,18 @@ struct Op {
   bool gated = false;             // of an activation, and of the product before it
 };
 
-// The layers are alike in their operations; what differs from layer to layer (weights, window, frequencies) is in the
-// model's configuration.
+// Layers that are alike in their operations. What else differs from layer to layer (weights, window, frequencies) is in
+// the model's configuration.
+struct LayerKind {
+  FeedForward feed_forward = FeedForward::dense;
+  std::vector<Op> ops;
+};
+
+// In front of the layers, in layers of each kind, and behind them.
 struct Network {
-  std::vector<Op> first, layer, last;
+  std::vector<Op> first, last;
+  std::vector<LayerKind> kinds;
+  std::vector<size_t> layers;  // [layers of all stages] the kind of each
 };
 
 // Records the operations of a network. Each function names what it computes and returns its value.
@@ -110,17 +118,21 @@ class Recorder {
   }
   void choose(Value logits) { record({.kind = OpKind::choose, .in = logits}); }
 
-  // What `one_layer` records is recorded once and stands for all layers.
+  // What `one_layer` records of a kind of layer is recorded once and stands for all layers of that kind.
   template <class F>
   void layers(const F& one_layer) {
-    ops_ = &network_.layer;
-    one_layer();
+    network_.layers = layers_by_kind();
+    for (LayerKind& kind : network_.kinds) {
+      ops_ = &kind.ops;
+      one_layer(kind.feed_forward);
+    }
     ops_ = &network_.last;
   }
 
   Network take() { return std::move(network_); }
 
  private:
+  std::vector<size_t> layers_by_kind();  // adds the kinds to the network
   Norm norm_of(Part gain) const;
   Value record(Op op) {
     op.out = {++values_};

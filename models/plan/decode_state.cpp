@@ -123,8 +123,8 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   if (!shape.takes_rope_flash_decode(config))
     s.q = arena.take<float>("q", n * static_cast<uint64_t>(config.query_width()));
   s.attended = arena.take<bf16>("attended", n * round_up_8(config.query_width()));
-  const uint64_t blocks = config.has_experts() ? static_cast<uint64_t>(config.experts.chosen) : 1;
-  s.activated = arena.take<bf16>("activated", n * blocks * round_up_8(config.intermediate));
+  const uint64_t of_experts = static_cast<uint64_t>(config.experts.chosen) * round_up_8(config.experts.intermediate);
+  s.activated = arena.take<bf16>("activated", n * std::max(of_experts, round_up_8(config.intermediate)));
   if (config.has_experts()) lay_out_experts(arena, s, config, shape);
   if (shape.network.post_norms) s.projected = arena.take<float>("projected", n * round_up_8(config.hidden));
   if (shape.may_leave_gained(config)) {
@@ -135,7 +135,7 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   if (shape.with_products() || (config.has_experts() && shape.groups_by_expert()))
     s.normed = arena.take<bf16>("normed", n * round_up_8(config.hidden));
   if (shape.with_products()) {
-    if (!config.has_experts())
+    if (config.has_dense())
       s.gate_up = arena.take<bf16>("gate_up", n * round_up_8((config.gated ? 2 : 1) * config.intermediate));
     if (!device.driver().is_cpu())
       s.workspace = arena.take<uint8_t>("products.workspace", kProductWorkspaceBytes, "workspace");

@@ -112,7 +112,7 @@ struct DecodeState {
   View<float> qkv;           // [rows, (heads + 2 kv_heads) * head_dim]
   View<float> q;             // [rows, heads, head_dim] rotated
   View<bf16> attended;       // [rows, heads * head_dim rounded up to 8]
-  View<bf16> activated;      // [rows, intermediate rounded up to 8]; of a mixture for each expert of a row
+  View<bf16> activated;      // [rows, intermediate rounded up to 8], or of a mixture for each expert of a row
   ExpertState experts;       // of a mixture
   View<float> projected;     // [rows, hidden rounded up to 8] what a block adds, before its post norm; else empty
   View<bf16> normed;         // [rows, hidden rounded up to 8], of products; else empty

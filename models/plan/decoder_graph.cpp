@@ -124,7 +124,7 @@ Emission emit_step(GraphBuilder& g, const Described& d, View<int32_t> delivered)
   for (int64_t l = 0; l < config.layers; ++l) {
     const auto scope = g.scope("l" + std::to_string(config.stage.first_layer + l));
     e.layer = layer_place(d.model, d.cache, d.state, l);
-    for (const DecoderKernels::Run& run : d.kernels.layer) run.emit(e);
+    for (const DecoderKernels::Run& run : d.kernels.of_layer(l)) run.emit(e);
   }
   if (chooses)
     for (const DecoderKernels::Run& run : d.kernels.last) run.emit(e);
@@ -160,7 +160,7 @@ void emit_lanes(GraphBuilder& g, const Described& d) {
   for (int64_t l = 0; l < config.layers; ++l) {
     const auto scope = g.scope("l" + std::to_string(config.stage.first_layer + l));
     for (Emission& lane : lanes) lane.layer = layer_place(d.model, d.cache, d.state, l);
-    emit_in_turns(lanes, kLaneNames, d.lane->layer);
+    emit_in_turns(lanes, kLaneNames, d.lane->of_layer(l));
   }
   const auto scope = g.scope(kLaneNames[kLate]);
   for (const DecoderKernels::Run& run : d.lane->last) run.emit(lanes[kLate]);
@@ -234,7 +234,7 @@ void describe_chains(GraphBuilder& g, TeamRank& rank, const DecoderModel& model,
   for (int64_t l = 0; l < model.config().layers; ++l) {
     const auto scope = g.scope("l" + std::to_string(l));
     for (size_t i = 0; i < states.size(); ++i) chains[i].layer = layer_place(model, *caches[i], states[i], l);
-    emit_in_turns(chains, kNames, k.layer);
+    emit_in_turns(chains, kNames, k.of_layer(l));
   }
   emit_in_turns(chains, kNames, k.last);
 }

@@ -16,7 +16,8 @@ NetworkForm network_form(const Network& network) {
     form.gained &= (op.kind != OpKind::norm || op.norm == Norm::rms) && op.kind != OpKind::expert_product;
   };
   for (const Op& op : network.first) look_at(op, false);
-  for (const Op& op : network.layer) look_at(op, true);
+  for (const LayerKind& kind : network.kinds)
+    for (const Op& op : kind.ops) look_at(op, true);
   for (const Op& op : network.last) look_at(op, false);
   form.products &= form.tiles;
   form.gained &= form.products && !form.post_norms;

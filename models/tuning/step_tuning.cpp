@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <iterator>
@@ -199,9 +200,12 @@ Tuning tuning_of(const json& object, const std::string& path) {
 
 std::string model_sizes(const ModelConfig& c) {
   const char* norm = c.norm == Norm::layer ? "layer" : c.norm == Norm::rms ? "rms" : "rms plus one";
+  std::string widths = std::to_string(c.has_experts() ? c.experts.intermediate : c.intermediate);
+  if (c.has_experts() && c.has_dense())
+    widths += fmt::format(", {} of {} layers", c.intermediate, std::ranges::count(c.dense, true));
   return fmt::format("hidden {}, layers {}, heads {} of {} for {}, intermediate {}{}, vocab {}, {} norms{}{}", c.hidden,
-                     c.all_layers(), c.heads, c.head_dim, c.kv_heads, c.intermediate, c.gated ? "" : " without a gate",
-                     c.vocab, norm, c.head_norm == HeadNorm::none ? "" : ", of heads",
+                     c.all_layers(), c.heads, c.head_dim, c.kv_heads, widths, c.gated ? "" : " without a gate", c.vocab,
+                     norm, c.head_norm == HeadNorm::none ? "" : ", of heads",
                      has_post_norms(network_of(c)) ? ", behind blocks" : "");
 }
 

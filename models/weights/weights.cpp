@@ -86,17 +86,13 @@ class Image {
     for (const Source& source : sources_) {
       const bool embedding = source.name == "embedding", is_head = embedding && config_.tied && stage.is_last();
       if (stage.is_first() && (embedding || source.name == "positions")) bytes += source.row_bytes();
-      if ((!embedding || is_head) && source.name != "positions" && !is_of_experts(source)) bytes += source.bytes();
+      if ((!embedding || is_head) && source.name != "positions") bytes += source.bytes();
     }
     if (!config_.has_experts()) return bytes;
-    return bytes + expert_bytes() / static_cast<uint64_t>(config_.experts.count) *
-                       static_cast<uint64_t>(config_.experts.chosen);
+    return bytes - expert_bytes_ +
+           expert_bytes_ / static_cast<uint64_t>(config_.experts.count) * static_cast<uint64_t>(config_.experts.chosen);
   }
-  uint64_t expert_bytes() const {
-    uint64_t bytes = 0;
-    for (const Source& source : sources_) bytes += is_of_experts(source) ? source.bytes() : 0;
-    return bytes;
-  }
+  uint64_t expert_bytes() const { return expert_bytes_; }
 
  private:
   // Rows of a tensor that become neighbours: from, from + step, ...
@@ -106,9 +102,6 @@ class Image {
     int64_t tensor_cols = 0, from_col = 0;  // of all ranks; 0: the rank has all columns
   };
   using Pieces = std::vector<Piece>;
-  bool is_of_experts(const Source& source) const {
-    return config_.has_experts() && (source.name.ends_with(".gate_up") || source.name.ends_with(".down"));
-  }
   static Pieces whole(const std::string& tensor, int64_t rows) { return {{tensor, rows, 0, rows}}; }
 
   // Of a part of the network, what of `n` rows is this rank's.
@@ -135,17 +128,21 @@ class Image {
     summed_product(ours + "out", c.query_width(), whole(theirs + n.out, c.hidden), c.biases.out);
     norm(ours + "attention_post_norm", theirs, n.attention_post_norm);
     norm(ours + "feed_forward_norm", theirs, n.feed_forward_norm);
-    if (c.has_experts()) {
+    if (c.feed_forward(l) == FeedForward::experts)
       experts(ours, theirs);
-      return;
-    }
+    else
+      feed_forward(ours, theirs);
+    kept_ = is_own || l == -1;  // of what the stage before has made, and this one adds
+    norm(ours + "feed_forward_post_norm", theirs, n.feed_forward_post_norm);
+  }
+
+  void feed_forward(const std::string& ours, const std::string& theirs) {
+    const ModelConfig& c = config_;
     if (c.gated)
       gate_up(ours + "gate_up", theirs);
     else
-      product(ours + "up", c.hidden, own(theirs + n.up, all(c.intermediate)), c.biases.gate_up);
-    summed_product(ours + "down", c.intermediate, whole(theirs + n.down, c.hidden), c.biases.down);
-    kept_ = is_own || l == -1;  // of what the stage before has made, and this one adds
-    norm(ours + "feed_forward_post_norm", theirs, n.feed_forward_post_norm);
+      product(ours + "up", c.hidden, own(theirs + names_.up, all(c.intermediate)), c.biases.gate_up);
+    summed_product(ours + "down", c.intermediate, whole(theirs + names_.down, c.hidden), c.biases.down);
   }
 
   // ---- Queries and keys, whose heads lie so that elements i and i + head_dim / 2 turn together
@@ -266,16 +263,19 @@ class Image {
     const TensorNames& n = names_;
     matrix(ours + "router", c.hidden, whole(theirs + n.router, c.experts.count));
     Source gates{ours + "gate_up", 0, 0, c.hidden, padded(c.hidden), {}};
-    const int64_t own = c.intermediate, inner = all(own), first = c.shard.first_of(inner);
+    const int64_t own = c.experts.intermediate, inner = all(own), first = c.shard.first_of(inner);
+    const size_t before = sources_.size();
     Pieces downs;
     for (int64_t i = 0; i < c.experts.count; ++i) {
       const std::string expert = fmt::format("{}{}.{}.", theirs, n.experts, i);
       for (const int64_t kind : {0, 1})
-        append(gates, {expert + (kind == 0 ? n.gate : n.up), inner, first, own}, ".weight", 2 * i * own + kind, 2);
-      downs.push_back({expert + n.down, c.hidden, 0, c.hidden});
+        append(gates, {expert + (kind == 0 ? n.expert_gate : n.expert_up), inner, first, own}, ".weight",
+               2 * i * own + kind, 2);
+      downs.push_back({expert + n.expert_down, c.hidden, 0, c.hidden});
     }
     add(std::move(gates));
     summed_product(ours + "down", own, std::move(downs), false);
+    for (size_t i = before; i < sources_.size(); ++i) expert_bytes_ += sources_[i].bytes();
   }
 
   // One row, the pieces one after the other: as a column, so that each is a run of rows.
@@ -353,6 +353,7 @@ class Image {
   std::set<const TensorInfo*> used_;  // also by other stages
   bool kept_ = true;                  // what add() is given
   uint64_t bytes_ = 0;
+  uint64_t expert_bytes_ = 0;  // of all experts' sources
 };
 
 }  // namespace

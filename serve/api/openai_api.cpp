@@ -16,6 +16,7 @@ namespace nodewright {
 namespace {
 
 constexpr int64_t kMostOutputsOfCall = 4096;
+constexpr int64_t kMostScored = 4'000'000;  // of prompts in one answer: 80 MB of JSON
 
 // vLLM's allowed_token_ids: one mask for all outputs of a call.
 MaskFunction only(const std::vector<int32_t>& tokens, int64_t vocab) {
@@ -24,6 +25,23 @@ MaskFunction only(const std::vector<int32_t>& tokens, int64_t vocab) {
   return [mask = std::move(mask)](std::span<const int32_t>, std::span<uint32_t> allowed) {
     std::ranges::copy(std::span(*mask).first(std::min(mask->size(), allowed.size())), allowed.begin());
   };
+}
+
+// Every output of a completion repeats what its prompt was scored with.
+void refuse_too_many_scores(const CallParts& parts) {
+  const CallOptions& options = parts.options;
+  if (options.scored_prompt() < 0) return;
+  const int64_t repeated = options.endpoint == Endpoint::completions ? options.n : 1;
+  int64_t tokens = 0;
+  for (const CallPrompt& prompt : parts.prompts) tokens += std::ssize(prompt.tokens);
+  const int64_t scored = tokens * repeated * (options.scored_prompt() + 1);
+  if (scored > kMostScored)
+    throw bad_request(
+        fmt::format(
+            "the answer would hold {} log probabilities of prompts ({} tokens, {} of each, for {} outputs), and "
+            "at most {} are sent: ask for fewer of the likeliest, or in several calls",
+            scored, tokens, options.scored_prompt() + 1, repeated, kMostScored),
+        options.prompt_logprobs >= 0 ? "prompt_logprobs" : "logprobs");
 }
 
 // The text of the prompt as it will be echoed.
@@ -118,6 +136,7 @@ void OpenAiApi::add_submissions(const RequestBody& body, const RequestJson& line
     throw bad_request(fmt::format("n is {}, and {} has {} prompts: {} outputs, and a call has at most {}",
                                   parts.options.n, field, parts.prompts.size(), outputs, kMostOutputsOfCall),
                       "n");
+  refuse_too_many_scores(parts);
   if (!parts.prompts.empty()) most_outputs(parts.options, model_, std::ssize(parts.prompts.front().tokens), field);
   CallFields call;
   refusing(body, "", [&] { call = reader_.read_call(RequestFields(line), answer); });

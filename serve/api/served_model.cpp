@@ -100,7 +100,9 @@ std::string tokenizer_info(const ServedModel& model) {
     info = RequestJson::parse(*text, nullptr, false);
   if (!info.is_object()) throw ApiError(500, "tokenizer_config.json is not a JSON object");
   if (!info.contains("tokenizer_class")) info["tokenizer_class"] = "PreTrainedTokenizerFast";
-  if (const auto source = text_of_file(model.folder / "chat_template.jinja")) info["chat_template"] = *source;
+  const std::filesystem::path& given = model.defaults.chat_template;
+  if (const auto source = text_of_file(given.empty() ? model.folder / "chat_template.jinja" : given))
+    info["chat_template"] = *source;
   const auto spelled = [&](const char* name, const std::optional<int64_t>& id) {  // lm-eval reads eos_token
     if (!info.contains(name) && id && model.tokenizer->has(static_cast<TokenId>(*id)))
       info[name] = std::string(model.tokenizer->id_to_bytes(static_cast<TokenId>(*id)));

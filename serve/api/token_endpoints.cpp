@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "serve/api/answer/event_text.h"
+#include "serve/api/asked/prompts.h"
 #include "serve/api/openai_api.h"
 
 namespace nodewright {
@@ -58,6 +59,7 @@ std::string OpenAiApi::tokenize(std::string_view text) const {
   } else {
     const auto prompt = body.string("prompt");
     if (!prompt) throw bad_request("prompt is missing, and so are messages", "prompt");
+    refuse_long_text(prompt->size(), "prompt", "has");
     const EncodeOptions encoding{.parse_special = true, .add_special_tokens = body.flag("add_special_tokens", true)};
     refusing(body, "prompt", [&] { tokens = tokenizer.encode(*prompt, encoding); });
   }
@@ -79,8 +81,12 @@ std::string OpenAiApi::detokenize(std::string_view text) const {
   if (ids == nullptr) throw bad_request("tokens is missing", "tokens");
   std::vector<int32_t> tokens;
   refusing(body, "tokens", [&] { tokens = token_ids_of(*ids, "tokens", model_.config.vocab); });
+  const Tokenizer& tokenizer = tokenizer_of(model_);
+  size_t bytes = 0;
+  for (const int32_t token : tokens) bytes += tokenizer.has(token) ? tokenizer.id_to_bytes(token).size() : 0;
+  refuse_long_text(bytes, "tokens", "make");
   std::string answer = R"({"prompt":)";
-  append_json_string(answer, tokenizer_of(model_).decode(tokens, false));
+  append_json_string(answer, tokenizer.decode(tokens, false));
   return answer + "}";
 }
 

@@ -145,7 +145,7 @@ std::vector<int32_t> RequestReader::chat_prompt(const RequestFields& fields, Cha
 
 const ChatTemplates& RequestReader::chat_templates() {
   const std::lock_guard lock(template_mutex_);
-  if (!templates_) templates_.emplace(ChatTemplates::from_folder(defaults_.model));
+  if (!templates_) templates_.emplace(ChatTemplates::from_folder(defaults_.model, defaults_.chat_template));
   return *templates_;
 }
 

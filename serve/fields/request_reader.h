@@ -29,6 +29,7 @@ struct RequestDefaults {
   int64_t max_tokens = 128;
   RequestJson template_args = RequestJson::object();  // variables of the chat template
   AnswerParsers parsers;
+  std::filesystem::path chat_template = {};  // a file in place of the checkpoint's templates; empty: those
 };
 
 // One of the n outputs of a request.

@@ -190,7 +190,10 @@ void EngineLoop::submit(Engine& engine, UntakenCall call) {
         metrics_.refused();
         continue;
       }
-      if (asked.spec.like == 0) asked.spec.like = *id;  // the others share its prompt
+      if (asked.spec.like == 0) {  // the others share its prompt, whose log probabilities are told once
+        asked.spec.like = *id;
+        for (AskedOutput& output : asked.outputs) output.choice.options.prompt_logprobs = -1;
+      }
       if (asked.spec.call == 0) asked.spec.call = first_of_call = *id;
       outputs_[*id] = {.ticket = call.ticket,
                        .index = submission.first_index + static_cast<int>(k),

@@ -21,7 +21,7 @@ struct OutputUpdate {
   std::vector<int32_t> tokens;  // chosen since the last update, a stop id that ended it included
   std::string text;             // of an output with stop strings: what they let through since then; else empty
   std::string stop_string;      // with an end by one: which
-  std::vector<TokenLogprobs> logprobs, prompt_logprobs;
+  std::vector<TokenLogprobs> logprobs, prompt_logprobs;  // of the prompt: with the first of its outputs
   std::optional<Resolution> end;  // the last update of this output
 };
 

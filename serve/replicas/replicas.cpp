@@ -78,8 +78,10 @@ void Replicas::take_back(size_t replica, const std::string& reason, std::vector<
       std::vector<uint64_t> hashes;
       if (spec.adapter.empty()) hashes = prefix_hashes(spec.prompt);
       note_queued(std::ssize(one->asked.outputs));
-      queue_.push_front({call->ticket, call->arrived, std::move(*one), std::move(hashes)});
+      queue_.emplace(--first_number_, Waiting{call->ticket, call->arrived, std::move(*one), std::move(hashes)});
     }
+  turns_ = {};  // anew, since calls come first that had their turns
+  for (const auto& [number, request] : queue_) turns_.wait(turn_of(number, request));
   share_out();
 }
 
@@ -103,7 +105,7 @@ EngineLoop::Submitted Replicas::submit(std::vector<Submission> submissions) {
   if (submitted.admission != Admission::accepted) return submitted;
   submitted.ticket = ++last_ticket_;
   for (size_t i = 0; i < submissions.size(); ++i)
-    queue_.push_back({submitted.ticket, arrived, std::move(submissions[i]), std::move(hashes[i])});
+    wait(++last_number_, {submitted.ticket, arrived, std::move(submissions[i]), std::move(hashes[i])});
   note_queued(static_cast<int64_t>(outputs));
   share_out();
   return submitted;
@@ -139,7 +141,7 @@ bool Replicas::has_place(size_t outputs) const {
   if (open_outputs() + outputs <= options_.most_open) return true;
   OpenCalls calls;
   for (const auto& replica : replicas_) replica->loop.add_open(calls);
-  for (const Waiting& one : queue_) calls.add(one.ticket, one.submission.asked.outputs.size());
+  for (const auto& [number, one] : queue_) calls.add(one.ticket, one.submission.asked.outputs.size());
   return calls.may_add(outputs, options_.most_open);
 }
 
@@ -224,17 +226,24 @@ std::optional<size_t> Replicas::choose(const Waiting& request, bool to_any) cons
   return choose_replica(offers, demand, options_.preference);
 }
 
-// In the order of arrival, as long as there is room for the first.
+void Replicas::wait(int64_t number, Waiting request) {
+  const auto place = queue_.emplace(number, std::move(request)).first;
+  turns_.wait(turn_of(number, place->second));
+}
+
+// Clients and their calls in turn, as long as there is room for the next.
 void Replicas::share_out(bool to_any) {
-  while (!queue_.empty()) {
-    Waiting& request = queue_.front();
+  while (const std::optional<int64_t> number = turns_.next()) {
+    Waiting& request = queue_.at(*number);
     const std::optional<size_t> chosen = choose(request, to_any);
     if (!chosen) break;
     const int64_t outputs = std::ssize(request.submission.asked.outputs);
     std::vector<Submission> one;
     one.push_back(std::move(request.submission));
+    const TurnLines::Item turn{one.front().client, static_cast<int64_t>(request.ticket), *number};
     if (loop(*chosen).submit(one, request.ticket, request.arrived) == Admission::accepted) {
-      queue_.pop_front();
+      turns_.begin(turn);
+      queue_.erase(*number);
       note_queued(-outputs);
     } else {  // it has just failed: the next round asks the others
       request.submission = std::move(one.front());
@@ -253,7 +262,8 @@ void Replicas::end_queued(EndReason reason, const std::string& message, Ticket t
   if (queue_.empty()) return;
   const auto now = Clock::now();
   std::vector<Delivery::Parcel> parcels;
-  std::erase_if(queue_, [&](const Waiting& request) {
+  std::erase_if(queue_, [&](const auto& waiting) {
+    const auto& [number, request] = waiting;
     if (ticket != 0 && request.ticket != ticket) return false;
     const Submission& submission = request.submission;
     Delivery::Parcel& parcel = parcels.emplace_back(Delivery::Parcel{.to = submission.listener});
@@ -264,6 +274,7 @@ void Replicas::end_queued(EndReason reason, const std::string& message, Ticket t
                                                 .prompt_tokens = std::ssize(submission.asked.spec.prompt)});
     }
     note_queued(-std::ssize(submission.asked.outputs));
+    turns_.leave(turn_of(number, request));
     return true;
   });
   delivery_.send(std::move(parcels));

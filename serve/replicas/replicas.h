@@ -13,14 +13,15 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
-#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "engine/schedule/turn_lines.h"
 #include "serve/loop/engine_loop.h"
 #include "serve/metrics/serve_metrics.h"
 #include "serve/replicas/prefix_index.h"
@@ -116,14 +117,20 @@ class Replicas {
   size_t open_outputs() const;
   std::optional<size_t> choose(const Waiting& request, bool to_any) const;
   void share_out(bool to_any = false);
+  static TurnLines::Item turn_of(int64_t number, const Waiting& request) {
+    return {request.submission.client, static_cast<int64_t>(request.ticket), number};
+  }
+  void wait(int64_t number, Waiting request);
   void end_queued(EndReason reason, const std::string& message, Ticket ticket = 0);
   void note_queued(int64_t more);
 
   ReplicaOptions options_;
   std::vector<std::unique_ptr<Replica>> replicas_;
-  mutable std::mutex mutex_;  // before those of the loops
-  std::deque<Waiting> queue_;
-  std::atomic<size_t> queued_ = 0;  // outputs of it
+  mutable std::mutex mutex_;                     // before those of the loops
+  std::map<int64_t, Waiting> queue_;             // by number, in the order of arrival
+  TurnLines turns_;                              // of these
+  int64_t first_number_ = 0, last_number_ = -1;  // ever given
+  std::atomic<size_t> queued_ = 0;               // outputs of it
   Ticket last_ticket_ = 0;
   bool accepts_ = false, draining_ = false;
   Delivery delivery_{[](double) { return; }};  // of what ends in the queue; last: it delivers before the rest goes

@@ -6,9 +6,11 @@ import shutil
 import tempfile
 import unittest
 
+import option_words
 from command import DEMO, SOURCE, USAGE, CommandTest, golden_model, run
 
-COMMANDS = ("generate", "chat", "run", "serve", "logits", "graph", "tokenize", "inspect", "bench", "tune", "report", "doctor")
+COMMANDS = ("generate", "chat", "run", "serve", "logits", "graph", "tokenize", "inspect", "bench", "tune", "report", "doctor",
+            "completion", "man")
 DEVELOPERS = {"--mode", "--edges", "--numerics", "--tuning", "--trace", "--bucket", "--steps-per-launch", "--until-ended"}
 
 
@@ -16,7 +18,7 @@ class Help(CommandTest):
     def test_users_options_come_first_and_developers_last(self):
         for command in ("generate", "chat", "run", "logits", "graph", "bench decode"):
             text = self.succeed(*command.split(), "--help")
-            groups = re.split(r"(?m)^(Options|How tokens are chosen|Batches and memory|For developers|Examples):\n", text)
+            groups = re.split(r"(?m)^(Options|How tokens are chosen|Batches and memory|Several devices|For developers|Examples):\n", text)
             named = {name: set(re.findall(r"(?m)^  (?:-\w, )?(--[\w-]+)", options)) for name, options in zip(groups[1::2], groups[2::2])}
             self.assertEqual([name for name in groups[1::2] if name != "Examples"][-1], "For developers", command)
             self.assertIn("--model", named["Options"])
@@ -28,6 +30,8 @@ class Help(CommandTest):
             examples = re.findall(r"(?m)^  (?:.*\| )?nodewright ([^\n]*)", self.succeed(command, "--help").partition("Examples:\n")[2])
             self.assertTrue(examples, command)
             for example in examples:
+                if command in ("completion", "man"):  # they name no model
+                    continue
                 words = shlex.split(example.partition(" > ")[0].replace("DIR", "/nowhere"))
                 message = run(*words).stderr.decode()
                 if command != "doctor":
@@ -40,6 +44,25 @@ class Help(CommandTest):
             self.assertEqual((USAGE, b""), (done.returncode, done.stdout))
             for name in (*named, "nodewright: a command is missing\n"):
                 self.assertIn(name, done.stderr.decode())
+
+    def test_a_value_is_named_by_what_it_is(self):
+        for command, heads in (("generate", ["-m, --model DIR", "-f, --prompt-file FILE", "--prompt-ids IDS", "--memory-limit SIZE",
+                                             "--adapter, --lora-modules NAME=DIR ...", "--device auto|cuda|cuda:N|cpu", "--prompt TEXT",
+                                             "--tuning auto|none|FILE", "--prefill graph|piecewise|eager", "--log FILE"]),
+                               ("serve", ["--host HOST", "--api-key KEY", "--rendezvous HOST:PORT", "--uds FILE"]),
+                               ("logits", ["--prompt, --prompt-ids IDS", "--out FILE"]), ("report", ["LOG FILE", "--plot FILE"]),
+                               ("run", ["--requests FILE", "--hidden-dir DIR"]), ("bench serve", ["--requests N", "--url URL"])):
+            text = self.succeed(*command.split(), "--help")
+            for head in heads:
+                self.assertRegex(text, r"(?m)^  (?:-\w, )?%s(  |$)" % re.escape(head), command)
+        texts = {path + " " + names[-1] for path in option_words.commands(self) for names in option_words.options(self, path)
+                 if re.search(r"(?m)^  [^\n]*%s TEXT" % names[-1], self.succeed(*path.split(), "--help"))}
+        self.assertEqual({"--bad-word", "--prompt", "--rendezvous-secret", "--stop", "--system", "--text"}, {text.split()[-1] for text in texts})
+
+    def test_options_of_several_devices_have_a_group(self):
+        text = self.succeed("serve", "--help").partition("\nSeveral devices:\n")[2].partition("\n\n")[0]
+        for option in ("--tp", "--pp", "--replicas", "--rank", "--rendezvous", "--overlap"):
+            self.assertRegex(text, r"(?m)^  %s\b" % option)
 
     def test_defaults_are_told(self):
         text = re.sub(r"\n {20,}", " ", self.succeed("run", "--help"))
@@ -64,6 +87,14 @@ class Slips(CommandTest):
     def test_a_number_below_the_least_is_told_with_it(self):
         for option, least in (("--max-tokens", "1"), ("--max-batch", "1")):
             self.assert_refused(USAGE, [option, "'0' is not a whole number from %s to" % least], "run", "--model", "x", option, "0")
+
+    def test_what_is_no_number_is_told_with_the_option(self):
+        for words, told in (("serve --port 99999", "--port: '99999' is not a whole number from 0 to 65535"),
+                            ("generate --temperature hot", "--temperature: 'hot' is not a number that it may have"),
+                            ("serve --max-requests many", "--max-requests: 'many' is not a whole number from 1 to"),
+                            ("generate --max-tokens 0", "--max-tokens: '0' is not a whole number from 1 to"),
+                            ("chat --max-tokens 0", "--max-tokens: '0' is not a whole number from 1 to")):
+            self.assert_refused(USAGE, [told], *words.split(), "--model", DEMO)
 
     def test_the_names_of_others_are_the_same_options(self):
         model = golden_model("odd_sizes")

@@ -132,6 +132,14 @@ class Inspect(CommandTest):
         report = self.inspect(golden_model("one_kv_head"), "--device", "none")  # 517 x 96, untied
         self.assertLess(report["weight_bytes_per_token"], report["device_bytes"] - 516 * 96 * 2)
 
+    def test_dense_layers_of_a_mixture_are_named(self):
+        folder = golden_model("qwen3_moe/every_second")
+        report = self.inspect(folder, "--device", "none")
+        self.assertEqual((3, 5, 36, [0, 2], 100), tuple(report[key] for key in (
+            "layers", "experts", "intermediate", "dense_layers", "dense_intermediate")))
+        self.assertIn("experts       5 in 1 of 3 layers, 2 of a token; the others have one block of 100\n",
+                      self.succeed("inspect", "--model", folder, "--device", "none"))
+
     def test_the_tokenizer_is_described_where_there_is_one(self):
         tokenizer = self.inspect(DEMO, "--device", "none")["tokenizer"]
         self.assertEqual(("BPE", "", "Split + ByteLevel"),

@@ -92,7 +92,7 @@ class Report(CommandTest):
             self.assert_refused(RUN_TIME, ["No such file"], "report", os.path.join(folder, "none"))
             self.assert_refused(USAGE, ["--plot", "no folder"], "report", written(folder, []), "--plot", "/nowhere/x.svg")
         self.assert_refused(RUN_TIME, ["line 1", "no JSON object"], "report", os.path.join(DEMO, "config.json"))
-        self.assert_refused(USAGE, ["log"], "report")
+        self.assert_refused(USAGE, ["LOG"], "report")
 
 
 class Log(CommandTest):

@@ -1,8 +1,12 @@
 # What a model, a checkpoint, a path or a template says drives no terminal: no control byte but newline and tab reaches one,
 # nor a line on stderr; a pipe gets a model's text byte by byte.
+import fcntl
 import json
 import os
 import pty
+import re
+import struct
+import termios
 import shutil
 import subprocess
 import tempfile
@@ -13,9 +17,10 @@ from command import DEMO, PROGRAM, CommandTest, on_device, run
 EVIL = "\x1b]0;owned\x07\x9b2J\u202e\x7f"
 
 
-def on_terminal(*words):
+def on_terminal(*words, columns=0):
     """What a terminal gets on stdout and stderr, where line breaks arrive as the terminal's own."""
     own, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
     process = subprocess.Popen([PROGRAM, *words], stdin=subprocess.DEVNULL, stdout=theirs, stderr=theirs)
     os.close(theirs)
     shown = bytearray()
@@ -63,6 +68,18 @@ class Terminal(CommandTest):
             self.assertNotIn(bytes([byte]), shown, words)
         self.assertNotIn("\x9b".encode(), shown, words)
         self.assertNotIn("\u202e".encode(), shown, words)
+
+    def test_a_bar_of_progress_stays_on_its_line(self):
+        for columns, bar in ((0, 30), (120, 30), (60, None), (40, None), (24, None), (12, 0)):
+            code, shown = on_terminal(*on_device("generate", self.folder, "--prompt", "One day", "--max-tokens", "1"), columns=columns)
+            self.assertEqual(0, code, shown)
+            drawn = [part.partition(b"\r")[0].partition(b"\n")[0].decode() for part in shown.split(b"\r\x1b[K")[1:]]
+            bars = [line for line in drawn if line.startswith(("load", "build"))]
+            self.assertTrue(bars, shown)
+            self.assertLess(max(map(len, bars)), columns or 80, bars)
+            widths = {len(width) for line in bars for width in re.findall(r"\[([#.]*)\]", line)}
+            if bar is not None and columns != 0:
+                self.assertEqual({bar} if bar else set(), widths, bars)
 
     def test_a_model_s_text(self):
         self.speak_evil()

@@ -16,7 +16,7 @@ using namespace test;
 
 const std::vector<std::string> kAdapters = {"llama_all", "llama_root", "llama_layer", "llama_linear",
                                             "phi3",      "gpt_neox",   "gpt2",        "gemma2",
-                                            "olmo2",     "granite",    "qwen3"};
+                                            "olmo2",     "granite",    "qwen3",       "qwen3_moe"};
 constexpr const char* kAdapterForms[] = {"one_row", "eight_rows", "products"};
 
 DecoderOptions adapter_options(const std::string& form, const LoadedModel& loaded) {

@@ -129,6 +129,23 @@ TEST_P(PlantedKeys, AreNoticed) {
 
 INSTANTIATE_TEST_SUITE_P(Golden, PlantedKeys, testing::Range(size_t{0}, kPlantedKeys.size()));
 
+// A mixture whose layers are all dense has no experts at all.
+TEST(Mixtures, GiveTheBitsOfTheDenseNetworkWhereNoLayerHasExperts) {
+  const std::string golden = "qwen3/normed_heads";
+  const GoldenCase one = golden_cases_of(golden).at(1);
+  const auto logits_of_model = [&](const std::string& name) {
+    LoadedModel loaded(name);
+    Decoder decoder = loaded.decoder(decoder_options(1));
+    return forced_logits(decoder, loaded, one.prompt, one.continuation);
+  };
+  PlantedCheckpoint planted(golden);
+  planted.set_in_config("architectures", {"Qwen3MoeForCausalLM"});
+  planted.set_in_config("num_experts", 4);
+  planted.set_in_config("num_experts_per_tok", 2);
+  planted.set_in_config("mlp_only_layers", {0, 1});
+  EXPECT_TRUE(same_bits(logits_of_model(planted.name()), logits_of_model(golden)));
+}
+
 // A checkpoint of Gemma-3 4B and larger: the same text network below other names, beside a vision tower.
 TEST(VisionCheckpoints, GiveTheBitsOfTheirTextPart) {
   const std::string golden = "gemma3/window_16";

@@ -37,12 +37,33 @@ inline const std::vector<std::string> kExactingModels = {"llama/exacting", "qwen
                                                          "gpt2/exacting"};
 
 // One of each other family (tests/reference/family_checkpoint.py).
-inline const std::vector<std::string> kFamilyModels = {
-    "cohere/parallel",  "cohere2/hybrid",    "exaone/names",      "exaone4/global",      "exaone4/hybrid",
-    "gemma/first",      "gemma2/caps",       "gpt_neox/parallel", "gpt_neox/sequential", "granite/multipliers",
-    "llama/biases",     "llama/dynamic",     "llama/yarn",        "mistral/window_16",   "mixtral/two_of_four",
-    "olmo2/wide_norms", "olmoe/wide_norms",  "phi3/long",         "phi3/short",          "qwen2/biases",
-    "qwen3_moe/normed", "smollm3/unrotated", "stablelm/parallel", "stablelm/partial",    "starcoder2/window_16"};
+inline const std::vector<std::string> kFamilyModels = {"cohere/parallel",
+                                                       "cohere2/hybrid",
+                                                       "exaone/names",
+                                                       "exaone4/global",
+                                                       "exaone4/hybrid",
+                                                       "gemma/first",
+                                                       "gemma2/caps",
+                                                       "gpt_neox/parallel",
+                                                       "gpt_neox/sequential",
+                                                       "granite/multipliers",
+                                                       "llama/biases",
+                                                       "llama/dynamic",
+                                                       "llama/yarn",
+                                                       "mistral/window_16",
+                                                       "mixtral/two_of_four",
+                                                       "olmo2/wide_norms",
+                                                       "olmoe/wide_norms",
+                                                       "phi3/long",
+                                                       "phi3/short",
+                                                       "qwen2/biases",
+                                                       "qwen3_moe/normed",
+                                                       "qwen3_moe/dense_first",
+                                                       "qwen3_moe/every_second",
+                                                       "smollm3/unrotated",
+                                                       "stablelm/parallel",
+                                                       "stablelm/partial",
+                                                       "starcoder2/window_16"};
 
 inline std::filesystem::path golden_folder(const std::string& name) { return source_dir() / "tests/golden" / name; }
 

@@ -31,7 +31,7 @@ std::vector<std::string> shared_families() {
           "gemma/first",       "gemma2/caps",         "gemma3/window_16",    "gpt2/nanogpt",
           "gpt_neox/parallel", "gpt_neox/sequential", "granite/multipliers", "llama/biases",
           "mistral/window_16", "mixtral/two_of_four", "olmo2/wide_norms",    "olmoe/wide_norms",
-          "phi3/long",         "qwen2/biases",        "qwen3/normed_heads",  "qwen3_moe/normed",
+          "phi3/long",         "qwen2/biases",        "qwen3/normed_heads",  "qwen3_moe/every_second",
           "smollm3/unrotated", "stablelm/partial",    "starcoder2/window_16"};
 }
 

@@ -35,7 +35,7 @@ TEST_P(SleepOfEachFamily, ChoosesTheTokensOfBeforeFromWeightsOnTheHostAndFromThe
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, SleepOfEachFamily, testing::ValuesIn(kGoldenModels), golden_test_name);
-INSTANTIATE_TEST_SUITE_P(Mixture, SleepOfEachFamily, testing::Values("qwen3_moe/normed"), golden_test_name);
+INSTANTIATE_TEST_SUITE_P(Mixture, SleepOfEachFamily, testing::Values("qwen3_moe/every_second"), golden_test_name);
 
 TEST(Sleep, KeepsTheModeOfAnEngineAndWhatItsRequestsMayAskFor) {
   for (const RunMode mode : {RunMode::captured, RunMode::eager}) {

@@ -2,6 +2,7 @@
 // stage hands over and holds; and what cannot be cut.
 #include "tests/engine/stages_decoder.h"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
@@ -60,7 +61,8 @@ TEST_P(StagesOnCpuDriver, AsManyAsThereAreLayersGiveTheBitsOfOneDevice) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, StagesOnCpuDriver,
-                         testing::Values("llama/unaligned", "gemma3/window_16", "smollm3/unrotated", "cohere2/hybrid"),
+                         testing::Values("llama/unaligned", "gemma3/window_16", "smollm3/unrotated", "cohere2/hybrid",
+                                         "qwen3_moe/every_second"),
                          golden_test_name);
 
 TEST(TwoDevicesStages, RunCapturedAndEagerToTheSameBits) {
@@ -159,6 +161,25 @@ TEST(StageConfigs, CutLayersEvenlyByTheirBytes) {
   EXPECT_EQ(layers(3), (std::vector<int64_t>{8, 13, 7}));
   whole.vocab *= 100;
   EXPECT_EQ(layers(3), (std::vector<int64_t>{1, 26, 1}));
+}
+
+// Eight layers, and four of experts that are four times as large.
+TEST(StageConfigs, CutWhereTheBytesAreWhereLayersDiffer) {
+  ModelConfig whole = read_model_config(golden_folder("llama/odd_sizes"));
+  whole.layers = 12, whole.vocab = 1;
+  const int64_t attention = whole.qkv_width() + whole.query_width();
+  whole.intermediate = attention;
+  whole.experts = {.count = 5, .chosen = 2, .intermediate = attention};
+  whole.dense = {true, true, true, true, true, true, true, true, false, false, false, false};
+  const auto layers = [&](int64_t count) {
+    std::vector<int64_t> all;
+    for (int64_t i = 0; i < count; ++i) all.push_back(stage_of(whole, i, count).layers);
+    return all;
+  };
+  EXPECT_EQ(layers(2), (std::vector<int64_t>{9, 3}));
+  EXPECT_EQ(layers(3), (std::vector<int64_t>{8, 2, 2}));
+  std::reverse(whole.dense.begin(), whole.dense.end());
+  EXPECT_EQ(layers(3), (std::vector<int64_t>{2, 2, 8}));
 }
 
 TEST(StageConfigs, KeepWhatIsSaidOfEachLayer) {

@@ -62,8 +62,8 @@ TEST_P(TeamAdaptersSweep, LeaveRowsWithoutOneTheirBits) {
   }
 }
 
-const auto kSplitAdapters =
-    testing::Values("llama_all", "llama_root", "llama_layer", "llama_linear", "phi3", "gemma2", "granite", "olmo2");
+const auto kSplitAdapters = testing::Values("llama_all", "llama_root", "llama_layer", "llama_linear", "phi3", "gemma2",
+                                            "granite", "olmo2", "qwen3_moe");
 const auto kAdapterName = [](const auto& info) { return info.param; };
 INSTANTIATE_TEST_SUITE_P(TwoDevices, TeamAdapters, kSplitAdapters, kAdapterName);
 INSTANTIATE_TEST_SUITE_P(TwoDevices, TeamAdaptersSweep, kSplitAdapters, kAdapterName);

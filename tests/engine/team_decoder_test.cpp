@@ -19,7 +19,7 @@ using namespace test;
 bool tries(const std::string& name, const std::string& form) {
   const std::set<std::string> some = {"llama/odd_sizes",  "gpt2/nanogpt",        "gemma2/caps",
                                       "cohere/parallel",  "granite/multipliers", "starcoder2/window_16",
-                                      "qwen3_moe/normed", "olmo2/wide_norms",    "olmoe/wide_norms"};
+                                      "olmo2/wide_norms", "olmoe/wide_norms",    "qwen3_moe/every_second"};
   return test_device_is_cuda() || form == "eight_rows" || some.contains(name);
 }
 
@@ -47,10 +47,10 @@ TEST_P(SplitFamilies, LogitsAreThoseOfTransformersInEveryForm) {
 
 // Structures that others have, too: in sweeps and on GPUs.
 const std::vector<std::string> kLikeOthers = {
-    "cohere2/hybrid",       "exaone/names",      "exaone4/global",       "exaone4/hybrid",    "gemma/first",
-    "granite/multipliers",  "llama/biases",      "llama/dynamic",        "llama/yarn",        "mistral/window_16",
-    "mixtral/two_of_four",  "olmoe/wide_norms",  "phi3/long",            "phi3/short",        "smollm3/unrotated",
-    "stablelm/parallel",    "stablelm/partial",  "starcoder2/window_16"};
+    "cohere2/hybrid",        "exaone/names",     "exaone4/global",    "exaone4/hybrid",   "gemma/first",
+    "granite/multipliers",   "llama/biases",     "llama/dynamic",     "llama/yarn",       "mistral/window_16",
+    "mixtral/two_of_four",   "olmoe/wide_norms", "phi3/long",         "phi3/short",       "smollm3/unrotated",
+    "qwen3_moe/dense_first", "qwen3_moe/normed", "stablelm/parallel", "stablelm/partial", "starcoder2/window_16"};
 INSTANTIATE_TEST_SUITE_P(TwoDevices, SplitFamilies, testing::ValuesIn(split_goldens(kLikeOthers)), golden_test_name);
 INSTANTIATE_TEST_SUITE_P(TwoDevicesSweep, SplitFamilies, testing::ValuesIn(kLikeOthers), golden_test_name);
 

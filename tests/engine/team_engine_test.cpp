@@ -112,7 +112,7 @@ std::string name_of_team(const testing::TestParamInfo<TeamSetting>& info) { retu
 
 INSTANTIATE_TEST_SUITE_P(TwoDevices, TeamEngine,
                          testing::Values(TeamSetting{.name = "drafts", .speculate = 3},
-                                         TeamSetting{.name = "mixture", .golden = "qwen3_moe/normed"}),
+                                         TeamSetting{.name = "mixture", .golden = "qwen3_moe/every_second"}),
                          name_of_team);
 INSTANTIATE_TEST_SUITE_P(TwoDevicesSweep, TeamEngine,
                          testing::Values(TeamSetting{.name = "plain"}, TeamSetting{.name = "masks", .masks = true},

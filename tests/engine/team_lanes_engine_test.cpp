@@ -138,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(TwoDevicesSweep, TeamLanesEngine,
                                          LanesSetting{.name = "adapters", .golden = "llama/biases", .adapts = true},
                                          LanesSetting{.name = "scores", .scores = true},
                                          LanesSetting{.name = "post_norms", .golden = "gemma2/caps"},
-                                         LanesSetting{.name = "mixture", .golden = "qwen3_moe/normed"}),
+                                         LanesSetting{.name = "mixture", .golden = "qwen3_moe/every_second"}),
                          [](const auto& info) { return std::string(info.param.name); });
 INSTANTIATE_TEST_SUITE_P(FourRanksSweepOnCpuDriver, TeamLanesEngine,
                          testing::Values(LanesSetting{.name = "of_four", .ranks = 4}),

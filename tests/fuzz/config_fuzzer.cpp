@@ -10,11 +10,13 @@ using namespace nodewright;
 namespace {
 
 void check(const ModelConfig& c) {
-  for (const int64_t size :
-       {c.hidden, c.layers, c.heads, c.kv_heads, c.head_dim, c.intermediate, c.vocab, c.max_position})
+  for (const int64_t size : {c.hidden, c.layers, c.heads, c.kv_heads, c.head_dim, c.vocab, c.max_position})
     fuzz::require(size > 0, "a size is positive");
+  for (int64_t layer = 0; layer < c.layers; ++layer)
+    fuzz::require(c.feed_forward_width(layer) > 0, "a feed-forward block has a width");
   fuzz::require(c.heads % c.kv_heads == 0, "the heads divide");
-  fuzz::require(c.vocab * std::max(c.hidden, c.intermediate) < int64_t{1} << 60, "a matrix can be counted");
+  const int64_t widest = std::max({c.hidden, c.intermediate, c.experts.count * c.experts.intermediate});
+  fuzz::require(std::max(c.vocab, c.hidden) * widest < int64_t{1} << 60, "a matrix can be counted");
   fuzz::require(std::isfinite(c.eps) && c.eps >= 0, "eps is a number");
   for (const int64_t id : c.eos) fuzz::require(id >= 0, "an eos id is not negative");
   for (const RopeConfig& rope : {c.rope, c.local_rope.value_or(c.rope)})

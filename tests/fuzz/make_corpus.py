@@ -109,6 +109,10 @@ def config_seeds():
         "sliding_attention": {"rope_type": "default", "rope_theta": 1e4},
         "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6}}})
     yield "gpt2", dump(GPT2_CONFIG)
+    mixture = {**QWEN3, "architectures": ["Qwen3MoeForCausalLM"], "num_experts": 5, "num_experts_per_tok": 2,
+               "moe_intermediate_size": 36, "norm_topk_prob": True}
+    yield "mixture", dump(mixture)
+    yield "dense_layers", dump({**mixture, "mlp_only_layers": [0, 9], "decoder_sparse_step": 2})
     yield "extremes", dump({**LLAMA, "vocab_size": 2**63, "hidden_size": -1, "head_dim": 2**64 - 1,
                             "rms_norm_eps": 1e308})
     yield "smallest", dump({**LLAMA, "hidden_size": 1, "num_attention_heads": 1, "num_key_value_heads": 1,

@@ -2,6 +2,7 @@
 // no device.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <string>
@@ -40,10 +41,9 @@ inline ModelConfig qwen3_4b() {
 }
 inline ModelConfig qwen3_30b_a3b() {
   ModelConfig c;
-  c.hidden = 2048, c.layers = 48, c.heads = 32, c.kv_heads = 4, c.head_dim = 128, c.intermediate = 768,
-  c.vocab = 151936;
+  c.hidden = 2048, c.layers = 48, c.heads = 32, c.kv_heads = 4, c.head_dim = 128, c.vocab = 151936;
   c.head_norm = HeadNorm::head;
-  c.experts = {128, 8, true};
+  c.experts = {128, 8, true, 768};
   return c;
 }
 inline ModelConfig gemma3_1b() {
@@ -128,12 +128,16 @@ inline void add_kernel(ShippedKernels& kernels, const Card& card, const KernelRe
 
 inline void add_step(ShippedKernels& kernels, const Card& card, const ModelConfig& config, const StepShape& step) {
   const LoweredStep lowered = lowered_on(card, config, step);
-  for (const std::vector<Lowered>* runs : {&lowered.first, &lowered.layer, &lowered.last})
-    for (const Lowered& run : *runs)
+  const auto add = [&](const std::vector<Lowered>& runs) {
+    for (const Lowered& run : runs)
       for (const KernelChoice& kernel : run.kernels) {
         add_kernel(kernels, card, kernel.request);
         kernels.at(kernel_key(card, kernel.request)).launches.push_back(kernel.shape);
       }
+  };
+  add(lowered.first);
+  std::ranges::for_each(lowered.kinds, add);
+  add(lowered.last);
 }
 
 // The rows whose steps are recorded.

@@ -11,6 +11,8 @@ import package
 EXPECTED = ("bin/nodewright", "lib/libnodewright_graph.a", "lib/libnodewright_runtime.a",
             "lib/nodewright/libnodewright_cpu_driver.so", "include/nodewright/nodewright.h",
             "lib/cmake/nodewright/nodewrightConfig.cmake", "share/nodewright/LICENSE",
+            "share/bash-completion/completions/nodewright", "share/zsh/site-functions/_nodewright",
+            "share/fish/vendor_completions.d/nodewright.fish", "share/man/man1/nodewright.1",
             "share/nodewright/models/demo/model.safetensors", "share/nodewright/licenses/libonig-dev")
 
 
@@ -45,6 +47,14 @@ class DistTest(unittest.TestCase):
         linked = package.run("ldd", self.root / "bin/nodewright", env=self.environment)
         self.assertNotIn(str(package.ROOT), linked)
         self.assertNotIn("not found", linked)
+
+    def test_the_completions_and_the_manual_page_are_those_of_its_program(self):
+        for words, path in ((("completion", "bash"), "share/bash-completion/completions/nodewright"),
+                            (("completion", "zsh"), "share/zsh/site-functions/_nodewright"),
+                            (("completion", "fish"), "share/fish/vendor_completions.d/nodewright.fish"),
+                            (("man",), "share/man/man1/nodewright.1")):
+            self.assertEqual((self.root / path).read_text(),
+                             package.run("bin/nodewright", *words, cwd=self.root, env=self.environment))
 
     def test_the_demo_runs_without_a_gpu(self):
         story = package.run("bin/nodewright", "generate", "--model", "share/nodewright/models/demo", "--prompt",

@@ -72,9 +72,17 @@ FAMILIES = {
     "olmoe/wide_norms": ("OlmoeConfig", dict(SIZES, num_experts=5, num_experts_per_tok=2, norm_topk_prob=False)),
     "mixtral/two_of_four": ("MixtralConfig", dict(SIZES, num_local_experts=4, num_experts_per_tok=2,
                                                   tie_word_embeddings=True)),
+    # Dense layers among those with experts, of another width: the first one, and another list entry that is none; every
+    # other, the last one too.
+    "qwen3_moe/dense_first": ("Qwen3MoeConfig", dict(SIZES, head_dim=20, num_experts=5, num_experts_per_tok=2,
+                                                     moe_intermediate_size=36, norm_topk_prob=True,
+                                                     mlp_only_layers=[0, 9])),
+    "qwen3_moe/every_second": ("Qwen3MoeConfig", dict(SIZES, num_hidden_layers=3, head_dim=20, num_experts=5,
+                                                      num_experts_per_tok=2, moe_intermediate_size=36,
+                                                      norm_topk_prob=True, decoder_sparse_step=2)),
 }
 # Drawn again where a row's last expert and the next were so close that rounding swapped them.
-SEEDS = {"olmoe/wide_norms": 201}
+SEEDS = {"olmoe/wide_norms": 201, "qwen3_moe/every_second": 304}
 # Written as released before transformers 5.
 OLD_SPELLING = {"qwen2/biases", "llama/yarn", "phi3/long", "stablelm/partial"}
 # Families whose norms multiply by 1 + weight, and those that norm what a block adds.

@@ -44,6 +44,9 @@ ADAPTERS = {
     "granite": ("granite/multipliers", torch.float32, dict(r=4, lora_alpha=4, target_modules=LLAMA)),
     # Heads normed one by one, whose widths are not the model's.
     "qwen3": ("qwen3/normed_heads", torch.float32, dict(r=4, lora_alpha=4, target_modules=LLAMA)),
+    # Attention everywhere, and the feed-forward blocks of the layers without experts.
+    "qwen3_moe": ("qwen3_moe/every_second", torch.float32, dict(
+        r=4, lora_alpha=4, target_modules=r".*\.(self_attn\.[qkvo]_proj|layers\.[02]\.mlp\.(gate|up|down)_proj)")),
 }
 
 
@@ -63,6 +66,9 @@ def draw_adapter(model, seed):
 def write_adapter(name, golden):
     base, dtype, keys = ADAPTERS[name]
     from peft import LoraConfig, PeftModel, get_peft_model
+    from peft.utils import transformers_weight_conversion
+    # PEFT takes any gate_proj of a mixture for those of its experts, also where a layer has none.
+    transformers_weight_conversion.convert_peft_config_for_transformers = lambda *unused, **unused_too: None
     folder, scratch = os.path.join(golden, "adapters", name), os.path.join(golden, "adapters", name + ".scratch")
     shutil.rmtree(folder, ignore_errors=True)
     torch.manual_seed(0)

@@ -158,9 +158,10 @@ jinja::Value messages_with_marks(const Json& messages) {
 
 }  // namespace
 
-ChatTemplates ChatTemplates::from_folder(const std::filesystem::path& folder) {
+ChatTemplates ChatTemplates::from_folder(const std::filesystem::path& folder, const std::filesystem::path& instead) {
   const std::filesystem::path config_file = folder / "tokenizer_config.json";
-  const auto files = template_files(folder);
+  const auto files =
+      instead.empty() ? template_files(folder) : std::map<std::string, std::filesystem::path>{{kDefaultName, instead}};
   const auto config_text = read_file(config_file);
   if (files.empty() && !config_text)
     fail_without_template(folder, "there is neither chat_template.jinja nor tokenizer_config.json");
@@ -169,11 +170,15 @@ ChatTemplates ChatTemplates::from_folder(const std::filesystem::path& folder) {
   TokenSettings settings = read_token_settings(folder);
   const ChatTemplate::Tokens tokens{std::move(settings.named), std::move(settings.more)};
   ChatTemplates made;
-  made.place_ = files.empty() ? config_file : folder;
+  made.place_ = !instead.empty() ? instead : files.empty() ? config_file : folder;
   const auto add = [&](const std::string& name, const std::string& source, const std::filesystem::path& file) {
     made.templates_.emplace(name, ChatTemplate(source, file.string(), tokens));
   };
-  for (const auto& [name, file] : files) add(name, *read_file(file), file);
+  for (const auto& [name, file] : files) {
+    const std::optional<std::string> source = read_file(file);
+    if (!source) fail(file, "there is no such file");
+    add(name, *source, file);
+  }
   if (files.empty())
     for (const auto& [name, source] : sources_in(config, config_file)) add(name, source, config_file);
   return made;
@@ -202,8 +207,8 @@ std::string ChatTemplates::names() const {
   return all;
 }
 
-ChatTemplate ChatTemplate::from_folder(const std::filesystem::path& folder) {
-  ChatTemplates all = ChatTemplates::from_folder(folder);
+ChatTemplate ChatTemplate::from_folder(const std::filesystem::path& folder, const std::filesystem::path& instead) {
+  ChatTemplates all = ChatTemplates::from_folder(folder, instead);
   all.chosen(false);  // throws where there is none
   return std::move(all.templates_.at(kDefaultName));
 }

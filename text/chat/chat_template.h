@@ -37,10 +37,11 @@ struct OpenPrompt {
 
 class ChatTemplate {
  public:
-  // Reads the template of a checkpoint folder; of several with names the one called "default" (see ChatTemplates).
+  // Reads the template of a checkpoint folder; of several with names the one called "default" (see ChatTemplates, also
+  // for `instead`).
   // Throws Error where there is none, where a file is not what it should be, and for a construct that is not supported
   // (by name, with its line).
-  static ChatTemplate from_folder(const std::filesystem::path& folder);
+  static ChatTemplate from_folder(const std::filesystem::path& folder, const std::filesystem::path& instead = {});
 
   // What a template prints by name: the special tokens of a checkpoint ("bos_token"), and under
   // "additional_special_tokens" and "extra_special_tokens" the list of those without a name.
@@ -91,8 +92,9 @@ class ChatTemplates {
  public:
   // Reads chat_template.jinja as "default" and additional_chat_templates/NAME.jinja or, where there are none of these,
   // chat_template in tokenizer_config.json: one text, or a list of {"name", "template"}. Throws as
-  // ChatTemplate::from_folder.
-  static ChatTemplates from_folder(const std::filesystem::path& folder);
+  // ChatTemplate::from_folder. `instead`: a file with the one template, in place of all that the folder has; the special
+  // tokens are those of the folder. Empty: the folder's.
+  static ChatTemplates from_folder(const std::filesystem::path& folder, const std::filesystem::path& instead = {});
 
   // The one of that name. With none: "tool_use" where there are tools, if it is there, else "default". Throws Error
   // where there is no such template.

@@ -44,7 +44,8 @@ class ContextFreeCompiler {
   ContextFreeCompiler(const ContextFreeCompiler&) = delete;
   ContextFreeCompiler& operator=(const ContextFreeCompiler&) = delete;
 
-  // Throws Error (usage) as check_context_free_rules.
+  // Throws Error (usage) as check_context_free_rules. Spends WorkBudget by the rules and the vocabulary before it
+  // begins, since nothing stops it then; what is cancelled meanwhile throws WorkCancelled at its end.
   std::shared_ptr<const ContextFreeGrammar> compile(const std::string& rules);
   // Of the compiled grammars that are kept, about.
   size_t cached_bytes() const;

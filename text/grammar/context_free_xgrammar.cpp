@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "base/work_budget.h"
 #include "runtime/error.h"
 #include "text/grammar/context_free.h"
 
@@ -19,18 +20,23 @@ namespace {
 
 constexpr size_t kMostRuleBytes = size_t{256} << 10;
 constexpr int kCompilingThreads = 2;
-constexpr int kDeepestRules = 1000;      // xgrammar recurses over nested rules; its default, 10 000, needs more stack
+constexpr int kDeepestRules = 1000;  // xgrammar recurses over nested rules; its default, 10 000, needs more stack
+// Bytes of rules × columns of the vocabulary for a unit of WorkBudget: 8000 rules, 0.3 MB as printed, over 1064 columns
+// took 2.5 s of two threads (CPU, two cores, 2026-11-27), so that what the server may spend on a call, 2e9 units, is
+// half a minute at worst, and 31 KB of rules over 128 000 columns.
+constexpr size_t kPlacesOfWork = 2;
 constexpr size_t kMostFailures = 64;     // that the compiler's cache holds
 constexpr size_t kMostUsed = 256;        // grammars that are found again without parsing
 constexpr int64_t kLongestStepMs = 200;  // of the processor, which all requests of an engine share
+constexpr int64_t kNsOfWork = 5;         // a unit of WorkBudget
 
 thread_local std::string* warnings = nullptr;  // of the call of xgrammar that this thread is in
 
 // Of the processor that this thread has used: others do not count.
-int64_t thread_time_ms() {
+int64_t thread_time_ns() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
-  return time.tv_sec * 1000 + time.tv_nsec / 1'000'000;
+  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
 }
 
 [[noreturn]] void refuse_rules(const std::string& detail) {
@@ -69,7 +75,8 @@ void refuse_temperatures(const std::string& printed) {
   }
 }
 
-xgrammar::Grammar parsed_rules(const std::string& rules) {
+// Checked, as xgrammar prints them.
+std::string parsed_rules(const std::string& rules) {
   if (rules.size() > kMostRuleBytes)
     refuse_rules(fmt::format("it has {} bytes, and at most {} are taken", rules.size(), kMostRuleBytes));
   if (rules.find('\0') != std::string::npos) refuse_rules("it holds a zero byte");
@@ -78,8 +85,9 @@ xgrammar::Grammar parsed_rules(const std::string& rules) {
     return true;
   }();
   xgrammar::Grammar grammar = checked([&] { return xgrammar::Grammar::FromEBNF(rules); });
-  refuse_temperatures(grammar.ToString());
-  return grammar;
+  std::string printed = grammar.ToString();
+  refuse_temperatures(printed);
+  return printed;
 }
 
 }  // namespace
@@ -108,9 +116,11 @@ struct ContextFreeText::Place {
   std::vector<uint32_t> mask;
   bool has_mask = false;  // of the tokens so far
 
-  // Throws where a step takes too long for those that share the engine's thread.
-  void check_time(int64_t start_ms) const {
-    const int64_t took_ms = thread_time_ms() - start_ms;
+  // Throws where a step takes too long for those that share the engine's thread. xgrammar counts no work: its time is
+  // what it spends.
+  void check_time(int64_t start_ns) const {
+    const int64_t took_ns = thread_time_ns() - start_ns, took_ms = took_ns / 1'000'000;
+    WorkBudget::spend(static_cast<uint64_t>(took_ns / kNsOfWork));
     if (took_ms > kLongestStepMs)
       throw Error({.doing = "follow the grammar",
                    .detail = fmt::format("the step behind {} tokens took {} ms, and at most {} are allowed",
@@ -152,7 +162,10 @@ std::shared_ptr<const ContextFreeGrammar> ContextFreeCompiler::compile(const std
     if (const auto found = parts_->used.find(rules); found != parts_->used.end())
       if (auto grammar = found->second.lock()) return grammar;
   }
-  parsed_rules(rules);
+  // Compiling walks over the vocabulary for each place of the rules, and nothing stops it: it is paid for before.
+  const size_t places = parsed_rules(rules).size();
+  WorkBudget::spend(places * parts_->vocabulary->columns() / kPlacesOfWork);
+  WorkBudget::look_now();
   try {
     auto compiled = checked([&] { return parts_->compiler.CompileGrammar(rules); });
     auto grammar = std::make_shared<const ContextFreeGrammar>(std::move(compiled), parts_->vocabulary);
@@ -160,6 +173,7 @@ std::shared_ptr<const ContextFreeGrammar> ContextFreeCompiler::compile(const std
     if (parts_->used.size() >= kMostUsed)
       std::erase_if(parts_->used, [](const auto& one) { return one.second.expired(); });
     if (parts_->used.size() < kMostUsed) parts_->used[rules] = grammar;
+    WorkBudget::look_now();  // nobody may want it any more
     return grammar;
   } catch (const Error&) {
     // A failure stays in the cache, and counts no bytes there.
@@ -181,13 +195,13 @@ ContextFreeText::ContextFreeText(std::shared_ptr<const ContextFreeGrammar> gramm
 ContextFreeText::~ContextFreeText() = default;
 
 void ContextFreeText::push(int32_t token) {
-  const int64_t start_ms = thread_time_ms();
+  const int64_t start_ns = thread_time_ns();
   // The vocabulary is asked first: xgrammar looks through all special ids, and warns.
   if (place_->grammar->vocabulary->bytes_of(token).empty() || !place_->matcher.AcceptToken(token))
     throw Error({.doing = "follow the grammar", .detail = fmt::format("token {} may not come here", token)});
   place_->tokens.push_back(token);
   place_->has_mask = false;
-  place_->check_time(start_ms);
+  place_->check_time(start_ns);
 }
 
 void ContextFreeText::follow(std::span<const int32_t> tokens) {
@@ -203,7 +217,7 @@ void ContextFreeText::follow(std::span<const int32_t> tokens) {
 
 std::span<const uint32_t> ContextFreeText::mask() {
   if (place_->has_mask) return place_->mask;
-  const int64_t start_ms = thread_time_ms();
+  const int64_t start_ns = thread_time_ns();
   int64_t words = std::ssize(place_->mask), stride = 1;
   DLTensor tensor{.data = place_->mask.data(),
                   .device = {kDLCPU, 0},
@@ -214,7 +228,7 @@ std::span<const uint32_t> ContextFreeText::mask() {
                   .byte_offset = 0};
   place_->matcher.FillNextTokenBitmask(&tensor);
   place_->has_mask = true;
-  place_->check_time(start_ms);
+  place_->check_time(start_ns);
   return place_->mask;
 }
 

@@ -1,9 +1,11 @@
-// Llamas whose feed-forward block is a mixture of experts.
+// Llamas whose feed-forward blocks, or some of them, are mixtures of experts.
 #include <fmt/format.h>
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
+#include <limits>
+#include <utility>
+#include <vector>
 
-#include "base/json_file.h"
 #include "kernels_src/experts/expert_shape.h"
 #include "models/config/families/families.h"
 #include "models/config/families/family_fields.h"
@@ -11,27 +13,42 @@
 namespace nodewright {
 namespace {
 
-// The key is another in files that transformers 5 has written.
-void read_experts(const ConfigFields& config, int64_t count, int64_t chosen, bool normalised, ModelConfig& c) {
+// How many experts a family's class has where the file is silent, and whether there may be none.
+struct ExpertDefaults {
+  int64_t count = 0, chosen = 0, least = 1;
+};
+
+// The key is another in files that transformers 5 has written. `intermediate`: width of one expert.
+void read_experts(const ConfigFields& config, const ExpertDefaults& absent, bool normalised, int64_t intermediate,
+                  ModelConfig& c) {
   const char* key = config.has("num_experts") ? "num_experts" : "num_local_experts";
-  c.experts.count = config.integer(key, count, 1, kMostExperts);
-  c.experts.chosen = config.integer("num_experts_per_tok", chosen, 1, kMostChosenExperts);
-  if (c.experts.chosen > c.experts.count)
+  c.experts.count = config.integer(key, absent.count, absent.least, kMostExperts);
+  c.experts.chosen = config.integer("num_experts_per_tok", absent.chosen, 1, kMostChosenExperts);
+  if (c.has_experts() && c.experts.chosen > c.experts.count)
     config.refuse(
         fmt::format("num_experts_per_tok is {}, expected at most {}, {}", c.experts.chosen, key, c.experts.count));
   c.experts.normalised = normalised;
+  c.experts.intermediate = intermediate;
   c.names.router = "mlp.gate";
   c.names.experts = "mlp.experts";
-  c.names.gate = "gate_proj", c.names.up = "up_proj", c.names.down = "down_proj";
+  c.names.expert_gate = "gate_proj", c.names.expert_up = "up_proj", c.names.expert_down = "down_proj";
 }
 
-// Layers without experts among those with them are another network.
-void expect_experts_everywhere(const ConfigFields& config) {
-  if (const int64_t step = config.integer("decoder_sparse_step", 1, 1, kMostLayers); step != 1)
-    config.refuse(fmt::format("decoder_sparse_step is {}, only 1 is supported", step));
-  const nlohmann::json* plain = config.find("mlp_only_layers");
-  if (plain && !(plain->is_array() && plain->empty()))
-    config.refuse(fmt::format("mlp_only_layers is {}, only an empty list is supported", in_quotes(plain->dump())));
+// Every decoder_sparse_step-th layer has experts, but for those that mlp_only_layers names; it may name layers that do
+// not exist. Where none is left, the network is no mixture.
+void read_dense_layers(const ConfigFields& config, ModelConfig& c) {
+  const int64_t step = config.integer("decoder_sparse_step", 1, 1, std::numeric_limits<int32_t>::max());
+  for (int64_t layer = 0; layer < c.layers; ++layer) c.dense.push_back(!c.has_experts() || (layer + 1) % step != 0);
+  for (const int64_t layer : config.integers("mlp_only_layers"))
+    if (layer >= 0 && layer < c.layers) c.dense[static_cast<size_t>(layer)] = true;
+  if (std::ranges::count(c.dense, false) == 0) c.experts = {};
+  if (!c.has_experts() || std::ranges::count(c.dense, true) == 0) c.dense.clear();
+}
+
+// Every layer has experts, and intermediate_size is their width.
+void read_experts_everywhere(const ConfigFields& config, const ExpertDefaults& absent, bool normalised,
+                             ModelConfig& c) {
+  read_experts(config, absent, normalised, std::exchange(c.intermediate, 0), c);
 }
 
 }  // namespace
@@ -47,9 +64,10 @@ void read_qwen3_moe(const ConfigFields& config, ModelConfig& c) {
                    .bos = {},
                    .eos = {}},
                   c);
-  c.intermediate = config.integer("moe_intermediate_size", 768, 1, kWidest);
-  read_experts(config, 128, 8, config.boolean("norm_topk_prob", false), c);
-  expect_experts_everywhere(config);
+  read_experts(config, {.count = 128, .chosen = 8, .least = 0}, config.boolean("norm_topk_prob", false),
+               config.integer("moe_intermediate_size", 768, 1, kWidest), c);
+  read_dense_layers(config, c);
+  if (!c.has_dense()) c.intermediate = 0;
 }
 
 // Queries and keys are normed over all heads at once.
@@ -72,7 +90,7 @@ void read_olmoe(const ConfigFields& config, ModelConfig& c) {
   c.names.k_norm = "self_attn.k_norm";
   c.biases.qkv = c.biases.out = config.boolean("attention_bias", false);
   if (config.find("clip_qkv")) config.refuse("clip_qkv is set, queries, keys and values are not clipped");
-  read_experts(config, 64, 8, config.boolean("norm_topk_prob", false), c);
+  read_experts_everywhere(config, {.count = 64, .chosen = 8}, config.boolean("norm_topk_prob", false), c);
 }
 
 void read_mixtral(const ConfigFields& config, ModelConfig& c) {
@@ -80,10 +98,10 @@ void read_mixtral(const ConfigFields& config, ModelConfig& c) {
   read_llama_like(config, {.kv_heads = 8, .intermediate = 14336, .max_position = 4096 * 32, .theta = 1e6, .eps = 1e-5},
                   c);
   read_window_of_all(config, {}, c);
-  read_experts(config, 8, 2, true, c);
+  read_experts_everywhere(config, {.count = 8, .chosen = 2}, true, c);
   c.names.router = "block_sparse_moe.gate";
   c.names.experts = "block_sparse_moe.experts";
-  c.names.gate = "w1", c.names.up = "w3", c.names.down = "w2";
+  c.names.expert_gate = "w1", c.names.expert_up = "w3", c.names.expert_down = "w2";
 }
 
 }  // namespace nodewright

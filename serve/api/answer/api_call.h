@@ -75,6 +75,9 @@ class ApiCall {
   const ServedModel& model() const { return model_; }
   size_t outputs() const { return outputs_.size(); }
   const Output& output(size_t index) const { return outputs_[index]; }
+  size_t prompt_index(const Output& output) const {
+    return static_cast<size_t>(output.index) / static_cast<size_t>(parts_.options.n);
+  }
   const CallPrompt& prompt_of(const Output& output) const { return parts_.prompts[prompt_index(output)]; }
   // What the engine told of the prompt, but for its first token.
   const std::vector<TokenLogprobs>& prompt_logprobs(const Output& output) const;
@@ -95,9 +98,6 @@ class ApiCall {
   virtual void keep_piece(const Output& output, const OutputPiece& piece) = 0;
   virtual std::string body(const std::string& usage) = 0;
 
-  size_t prompt_index(const Output& output) const {
-    return static_cast<size_t>(output.index) / static_cast<size_t>(parts_.options.n);
-  }
   void tell(std::string& events, Output& output, const OutputPiece& piece);
   Usage usage() const;
 

@@ -12,6 +12,8 @@ namespace nodewright {
 CompletionCall::CompletionCall(CallParts parts, const ServedModel& model)
     : ApiCall(std::move(parts), model),
       spelling_(model.tokenizer, options().tokens_as_ids),
+      echoed_(outputs() / static_cast<size_t>(options().n)),
+      scored_(echoed_.size()),
       texts_(streams() ? 0 : outputs()),
       logprobs_(streams() ? 0 : outputs()) {
   head_ = "data: ";
@@ -27,7 +29,7 @@ void CompletionCall::append_piece(std::string& events, const Output& output, con
   events += R"(,"logprobs":)";
   if (options().logprobs >= 0) {
     CompletionLogprobs logprobs;
-    if (echoes) add_echoed_logprobs(output, logprobs);
+    if (echoes) logprobs = echoed_logprobs(output);
     add_logprobs(piece, logprobs);
     logprobs.append_to(events);
   } else {
@@ -63,7 +65,10 @@ std::string CompletionCall::echoed_text(const Output& output) const {
   return text ? *text : std::string();
 }
 
-void CompletionCall::add_echoed_logprobs(const Output& output, CompletionLogprobs& logprobs) const {
+const CompletionLogprobs& CompletionCall::echoed_logprobs(const Output& output) {
+  std::optional<CompletionLogprobs>& kept = echoed_[prompt_index(output)];
+  if (kept) return *kept;
+  CompletionLogprobs& logprobs = kept.emplace();
   const std::vector<int32_t>& tokens = prompt_of(output).tokens;
   const std::vector<TokenLogprobs>& scored = prompt_logprobs(output);
   std::optional<TextStream> text;
@@ -76,6 +81,13 @@ void CompletionCall::add_echoed_logprobs(const Output& output, CompletionLogprob
       logprobs.add_unscored(spelling_, tokens[i], offset);
     if (text) offset += count_characters(text->push(tokens[i]));
   }
+  return logprobs;
+}
+
+const std::string& CompletionCall::scored_text(const Output& output) {
+  std::string& kept = scored_[prompt_index(output)];
+  if (kept.empty()) append_prompt_logprobs(kept, spelling_, prompt_logprobs(output));
+  return kept;
 }
 
 std::string CompletionCall::body(const std::string& usage) {
@@ -96,8 +108,7 @@ void CompletionCall::append_choice(std::string& out, const Output& output) {
   append_json_string(out, options().echo ? echoed_text(output) + texts_[index] : texts_[index]);
   out += R"(,"logprobs":)";
   if (options().logprobs >= 0 && options().echo) {
-    CompletionLogprobs logprobs;
-    add_echoed_logprobs(output, logprobs);
+    CompletionLogprobs logprobs = echoed_logprobs(output);
     logprobs.append(logprobs_[index]);
     logprobs.append_to(out);
   } else if (options().logprobs >= 0) {
@@ -109,7 +120,7 @@ void CompletionCall::append_choice(std::string& out, const Output& output) {
   append_finish(out, output.finish_reason, output.stop_reason);
   if (options().prompt_logprobs >= 0) {
     out += R"(,"prompt_logprobs":)";
-    append_prompt_logprobs(out, spelling_, prompt_logprobs(output));
+    out += scored_text(output);
   }
   if (options().return_token_ids) {
     out += R"(,"prompt_token_ids":)";

@@ -1,6 +1,7 @@
 // A call of /v1/completions: its chunks, and its body.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,11 +22,15 @@ class CompletionCall final : public ApiCall {
 
   void append_choice(std::string& out, const Output& output);
   std::string echoed_text(const Output& output) const;
-  void add_echoed_logprobs(const Output& output, CompletionLogprobs& logprobs) const;
+  const CompletionLogprobs& echoed_logprobs(const Output& output);
+  const std::string& scored_text(const Output& output);
   void add_logprobs(const OutputPiece& piece, CompletionLogprobs& logprobs) const;
 
   TokenSpelling spelling_;
   std::string head_;  // of every chunk
+  // [prompts]; made for the first output of a prompt, all of whose tokens are scored before one is chosen.
+  std::vector<std::optional<CompletionLogprobs>> echoed_;
+  std::vector<std::string> scored_;  // the field prompt_logprobs
   // Of calls that do not stream, by the index of the output.
   std::vector<std::string> texts_;
   std::vector<CompletionLogprobs> logprobs_;

@@ -16,7 +16,7 @@ namespace {
 
 ChatPrompts::ChatPrompts(const ServedModel& model) : model_(model) {
   try {
-    templates_.emplace(ChatTemplates::from_folder(model.folder));
+    templates_.emplace(ChatTemplates::from_folder(model.folder, model.defaults.chat_template));
   } catch (const Error& error) {
     why_none_ = error.what();
   }
@@ -37,6 +37,7 @@ ChatPrompts::ChatTokens ChatPrompts::tokens_of(const RequestBody& body, bool of_
   const RenderedChat rendered = render(body);
   if (!of_any_length && !body.has("truncate_prompt_tokens"))
     refuse_endless_text(model_, rendered.prompt.text.size(), "messages");
+  if (of_any_length) refuse_long_text(rendered.prompt.text.size(), "messages", "make");
   std::vector<int32_t> tokens;
   refusing(body, "messages", [&] {
     tokens =

@@ -37,6 +37,14 @@ void refuse_endless_text(const ServedModel& model, size_t bytes, const std::stri
         field);
 }
 
+void refuse_long_text(size_t bytes, const std::string& field, const char* verb) {
+  constexpr size_t kMost = size_t{8} << 20;
+  if (bytes > kMost)
+    throw bad_request(
+        fmt::format("{} {} {} bytes of text, and at most {} are taken: send it in parts", field, verb, bytes, kMost),
+        field);
+}
+
 std::vector<CallPrompt> completion_prompts(const RequestBody& body, const CallOptions& options,
                                            const ServedModel& model) {
   const RequestJson* asked = body.find("prompt");

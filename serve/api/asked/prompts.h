@@ -32,4 +32,8 @@ void truncate(const RequestBody& body, const CallOptions& options, const ServedM
 int64_t most_outputs(const CallOptions& options, const ServedModel& model, int64_t prompt_tokens,
                      const std::string& field);
 
+// The same for texts of any length that are tokenized or made and answered as they are: 400 where `field` has more than
+// 8 MiB of them. Their ids and spellings take ten times as much. `verb`: what the field does with them.
+void refuse_long_text(size_t bytes, const std::string& field, const char* verb);
+
 }  // namespace nodewright

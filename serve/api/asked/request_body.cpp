@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/work_budget.h"
 #include "base/written_number.h"
 #include "runtime/error.h"
 
@@ -15,8 +16,12 @@ namespace nodewright {
 namespace {
 
 constexpr size_t kDeepest = 64, kMostKeys = 4096;
+// A number takes 16 bytes where the body has two; a text, a list, an object or a number kept as text about 100.
+constexpr size_t kMostValues = 2'000'000, kMostLargeValues = 1'000'000;
+constexpr uint64_t kWorkOfValue = 16;  // units of WorkBudget: what building one costs beside its text
 
-// Builds the value while it counts keys and levels. nlohmann's own would look through all keys for each new one.
+// Builds the value while it counts keys, levels, values and work. nlohmann's own would look through all keys for each
+// new one.
 class BodyBuilder {
  public:
   using number_integer_t = RequestJson::number_integer_t;
@@ -33,7 +38,10 @@ class BodyBuilder {
   bool number_integer(number_integer_t value) { return add_number(integer_as_written(value)); }
   bool number_unsigned(number_unsigned_t value) { return add_number(value); }
   bool number_float(number_float_t value, const string_t& text) { return add_number(number_as_written(value, text)); }
-  bool string(string_t& value) { return add(std::move(value)); }
+  bool string(string_t& value) {
+    WorkBudget::spend(value.size());
+    return add(std::move(value));
+  }
   bool binary(binary_t&) { return false; }
   bool start_object(size_t) { return open(RequestJson::object()); }
   bool start_array(size_t) { return open(RequestJson::array()); }
@@ -71,7 +79,20 @@ class BodyBuilder {
   static std::string quoted(const std::string& name) { return shown(RequestJson(name)); }
   std::string place() const { return field_.empty() ? "the body" : field_; }
 
+  // Before the value is made: a body costs a small multiple of its bytes, whatever it holds.
+  void count(const RequestJson& value) {
+    WorkBudget::spend(kWorkOfValue);
+    const bool is_large = value.is_structured() || value.is_string() || value.is_binary();
+    if (++values_ > kMostValues)
+      throw bad_request(fmt::format("{} holds more than {} values, and no body may", place(), kMostValues), field_);
+    if (is_large && ++large_values_ > kMostLargeValues)
+      throw bad_request(
+          fmt::format("{} holds more than {} texts, lists and objects, and no body may", place(), kMostLargeValues),
+          field_);
+  }
+
   RequestJson* put(RequestJson value) {
+    count(value);
     if (levels_.empty()) {
       root_ = std::move(value);
       return &root_;
@@ -111,7 +132,7 @@ class BodyBuilder {
   std::vector<Level> levels_;
   std::string field_;  // of the body, in which the parser is
   const LargeNumbers* large_;
-  size_t numbers_ = 0;  // so far
+  size_t numbers_ = 0, values_ = 0, large_values_ = 0;  // so far
 };
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }

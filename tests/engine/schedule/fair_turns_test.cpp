@@ -25,9 +25,13 @@ class FairEngine {
 
   // Adds a call of `outputs` outputs and returns the id of the first.
   RequestId submit(int outputs, uint64_t client = 0, int64_t max_tokens = 500) {
+    return submit_prompts(std::vector<std::vector<int32_t>>(static_cast<size_t>(outputs), {1, 2, 3}), client,
+                          max_tokens);
+  }
+  RequestId submit_prompts(const std::vector<std::vector<int32_t>>& prompts, uint64_t client, int64_t max_tokens) {
     RequestId first = 0;
-    for (int i = 0; i < outputs; ++i) {
-      RequestSpec spec{.prompt = {1, 2, 3}, .max_tokens = max_tokens, .call = first, .client = client};
+    for (const std::vector<int32_t>& prompt : prompts) {
+      RequestSpec spec{.prompt = prompt, .max_tokens = max_tokens, .call = first, .client = client};
       const RequestId id = pipeline_.submit(std::move(spec)).id.value();
       if (first == 0) first = id;
     }
@@ -123,6 +127,47 @@ TEST(FairTurns, CallsOfOneOutputEachComeInTheirOrderAndNoneGivesWay) {
   for (int i = 0; i < 60; ++i) engine.step();
   EXPECT_EQ(engine.pipeline().preemptions(), 0);
   for (size_t i = 1; i < all.size(); ++i) EXPECT_GE(engine.tokens(all[i - 1]), engine.tokens(all[i]));
+}
+
+// Prompts that have nothing in common, each of which fills three steps.
+std::vector<std::vector<int32_t>> long_prompts(int count, int32_t salt) {
+  std::vector<std::vector<int32_t>> prompts;
+  for (int32_t i = 0; i < count; ++i) prompts.emplace_back(180, salt + i);
+  return prompts;
+}
+
+TEST(PromptTurns, ACallOfManyPromptsKeepsAnotherWaitingForOneOfThem) {
+  FairEngine engine;
+  engine.submit_prompts(long_prompts(kRows - 1, 1000), 0, 500);
+  engine.step();
+  const RequestId other = engine.submit_prompts(long_prompts(1, 2000), 0, 1);
+  EXPECT_LE(engine.steps_until_token(other), 13) << "before most of the others, which take 20";
+}
+
+TEST(PromptTurns, AShortPromptWaitsForNoLongOne) {
+  FairEngine engine;
+  engine.submit_prompts({std::vector<int32_t>(900, 7), std::vector<int32_t>(900, 8)}, 0, 5);
+  engine.step();
+  const RequestId small = engine.submit(1, 0, 1);
+  EXPECT_LE(engine.steps_until_token(small), 3) << "the long ones take 30 steps";
+  for (int i = 0; i < 30; ++i) engine.step();
+  EXPECT_GT(engine.tokens(1), 0);
+}
+
+TEST(PromptTurns, AClientOfManyCallsKeepsAnotherWaitingForOneOfThem) {
+  FairEngine engine;
+  for (int32_t i = 0; i < kRows - 1; ++i) engine.submit_prompts(long_prompts(1, 1000 + i), 1, 500);
+  engine.step();
+  const RequestId other = engine.submit_prompts(long_prompts(1, 2000), 2, 1);
+  EXPECT_LE(engine.steps_until_token(other), 13);
+}
+
+TEST(PromptTurns, CallsAfterEachOtherKeepTheirOrder) {
+  FairEngine engine;
+  std::vector<RequestId> calls;
+  for (int32_t i = 0; i < kRows; ++i) calls.push_back(engine.submit_prompts(long_prompts(1, 1000 + i), 0, 500));
+  for (int i = 0; i < 40; ++i) engine.step();
+  for (size_t i = 1; i < calls.size(); ++i) EXPECT_GT(engine.tokens(calls[i - 1]), engine.tokens(calls[i]));
 }
 
 TEST(FairTurns, WherePagesAreReservedForAllNobodyGivesWayButTheNextRowIsAnothers) {

@@ -323,7 +323,7 @@ TEST_P(ServingSimulation, GivesEveryRequestTheTokensThatItGetsAlone) {
   EXPECT_EQ(serving.accepted_drafts > 100, GetParam().drafts > 0) << serving.accepted_drafts;
   EXPECT_EQ(serving.drafted > serving.accepted_drafts + 100, GetParam().drafts > 0) << serving.drafted;
   EXPECT_EQ(serving.eager_steps > 10, GetParam().allow_eager);
-  EXPECT_EQ(serving.state().preemptions() > 5, GetParam().reserve == Reserve::prompt);
+  EXPECT_EQ(serving.state().preemptions() > 2, GetParam().reserve == Reserve::prompt);
   EXPECT_GT(serving.state().pool().stats().forked, 5);
   EXPECT_GT(serving.state().pool().stats().found_tokens, GetParam().prefix_cache ? 300 : 0);
 }

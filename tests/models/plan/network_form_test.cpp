@@ -84,7 +84,7 @@ TEST(NetworkForm, OfAProductOfTheResidualItselfHasTilesForTheOthers) {
   const ModelConfig config = llama_config();
   Recorder n(config);
   Value x = n.embed();
-  n.layers([&] {
+  n.layers([&](FeedForward) {
     const Value a = n.attend(n.append(n.rotate(n.product(x, Part::qkv))));
     x = n.add(x, n.norm(n.product(a, Part::out), Part::attention_post_norm));
   });
@@ -142,9 +142,9 @@ TEST(Lowering, ExchangesInTheProductWhereItsBlocksRunAtOnce) {
 
 TEST(Lowering, ExchangesOnceWhatTheExpertsOfARowGive) {
   ModelConfig whole = llama_config();
-  whole.experts = {.count = 8, .chosen = 2};
+  whole.experts = {.count = 8, .chosen = 2, .intermediate = 96};
   const ModelConfig part = shard_of(whole, {.rank = 1, .ranks = 2});
-  EXPECT_EQ(part.intermediate, whole.intermediate / 2);
+  EXPECT_EQ(part.experts.intermediate, 48);
   const std::string product = "expert_product reduce add";
   for (const int64_t rows : {1, 2}) EXPECT_EQ(rows_of(part, rows).at(product), "expert_down_sum, exchange_add");
   for (const int64_t rows : {3, 16, 64}) EXPECT_EQ(rows_of(part, rows).at(product), "tile_expert_down, exchange_add");

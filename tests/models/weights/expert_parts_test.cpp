@@ -27,7 +27,7 @@ TEST(ExpertPartsOnCpuDriver, AreTheRanksShareOfEveryExpert) {
   const DecoderModel whole = DecoderModel::begin_load(device, folder);
   whole.wait();
   const ModelConfig& config = whole.config();
-  const int64_t own = config.intermediate / kRanks, experts = config.experts.count;
+  const int64_t inner = config.experts.intermediate, own = inner / kRanks, experts = config.experts.count;
   uint64_t bytes = 0;
   for (int64_t rank = 0; rank < kRanks; ++rank) {
     const DecoderModel part = DecoderModel::begin_load(device, folder, {}, {.shard = {rank, kRanks}});
@@ -48,7 +48,7 @@ TEST(ExpertPartsOnCpuDriver, AreTheRanksShareOfEveryExpert) {
       for (int64_t expert = 0; expert < experts; ++expert) {
         for (int64_t i = 0; i < 2 * own; ++i)
           ASSERT_TRUE(same(up, (2 * own * expert + i) * some.gate_up.stride, all_up,
-                           (2 * (config.intermediate * expert + rank * own) + i) * all.gate_up.stride, config.hidden))
+                           (2 * (inner * expert + rank * own) + i) * all.gate_up.stride, config.hidden))
               << "rank " << rank << ", expert " << expert << ", row " << i;
         for (int64_t n = config.hidden * expert; n < config.hidden * (expert + 1); ++n)
           ASSERT_TRUE(same(down, n * some.down.stride, all_down, n * all.down.stride + rank * own, own))

@@ -19,8 +19,9 @@ const TensorShare* find(const std::vector<TensorShare>& shares, std::string_view
 TEST(ModelSummary, SaysWhatLoadingTakes) {
   const OpenedDevice opened = open_device("cpu");
   Stream stream(*opened.device, "test");
-  for (const char* name : {"odd_sizes", "one_kv_head", "unaligned"}) {
-    const auto folder = test::source_dir() / "tests/golden/llama" / name;
+  for (const char* name :
+       {"llama/odd_sizes", "llama/one_kv_head", "llama/unaligned", "qwen3_moe/normed", "qwen3_moe/every_second"}) {
+    const auto folder = test::source_dir() / "tests/golden" / name;
     const ModelConfig config = read_model_config(folder);
     const Checkpoint checkpoint = Checkpoint::open(folder);
     const ModelSummary summary = summarize(checkpoint, config);

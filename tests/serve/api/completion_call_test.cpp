@@ -149,6 +149,15 @@ TEST_F(CompletionCalls, AnEchoWithLogprobsIsThePromptScored) {
   EXPECT_FALSE(first.contains("prompt_logprobs"));
 }
 
+TEST_F(CompletionCalls, AnAnswerOfTooManyScoresIsRefused) {
+  Json body{{"prompt", std::vector<int32_t>(900, 5)}, {"prompt_logprobs", 20}, {"n", 128}};
+  EXPECT_NO_THROW(call(body));  // 2.4 million
+  body["prompt"] = std::vector<std::vector<int32_t>>(2, std::vector<int32_t>(900, 5));
+  const ApiError error = error_of([&] { call(body); });
+  EXPECT_EQ(error.param(), "prompt_logprobs");
+  EXPECT_NE(error.message().find("4838400 log"), std::string::npos) << error.message();
+}
+
 TEST_F(CompletionCalls, AnEchoOfNoTokensIsThePromptAlone) {
   Json body{{"prompt", "Once upon"}, {"echo", true}, {"logprobs", 0}, {"max_tokens", 0}};
   const auto made = call(body);

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "base/work_budget.h"
 #include "tests/serve/api/fake_engine.h"
 
 namespace nodewright::test {
@@ -168,6 +169,32 @@ TEST_F(RequestBodies, HostileFormsAreRefusedInTime) {
   EXPECT_EQ(completions_error(body.dump()).param(), "structured_outputs");
   body["structured_outputs"] = {{"regex", std::string(100000, '(')}};
   EXPECT_EQ(completions_error(body.dump()).param(), "structured_outputs");
+}
+
+// Small texts of JSON that make large values: what is made is counted, in values, before it is made.
+TEST_F(RequestBodies, ABodyOfMoreValuesThanItsBytesPayForIsRefused) {
+  const auto list_of = [](const std::string& one, int count) {
+    std::string list = R"({"prompt":"a","x":[)";
+    for (int i = 1; i < count; ++i) list += one + ",";
+    return list + one + "]}";
+  };
+  for (const char* one : {"[]", "{}", "\"\"", "1e5", "1E400"}) {
+    const ApiError error = completions_error(list_of(one, 1'000'100));
+    EXPECT_EQ(error.param(), "x") << one;
+  }
+  const ApiError numbers = completions_error(list_of("0", 2'000'100));
+  EXPECT_NE(numbers.message().find("more than 2000000 values"), std::string::npos) << numbers.message();
+  WorkBudget budget(UINT64_MAX);
+  EXPECT_EQ(completions_error(list_of("[]", 3'000'000)).param(), "x");
+  EXPECT_LT(budget.spent(), 17'000'000u) << "it read on behind the limit";
+  EXPECT_NO_THROW(RequestBody::parse(list_of("[1,\"\"]", 400'000)));
+}
+
+TEST_F(RequestBodies, ParsingEndsWhereNobodyWantsTheBodyAnyMore) {
+  std::string list = R"({"prompt":[0)";
+  for (int i = 0; i < 500'000; ++i) list += ",0";
+  const WorkBudget budget(UINT64_MAX, [] { return true; });
+  EXPECT_THROW(RequestBody::parse(list + "]}"), WorkCancelled);
 }
 
 // Whatever stands in a field, a call comes of it or one ApiError that names this field.

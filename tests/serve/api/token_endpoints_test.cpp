@@ -38,6 +38,21 @@ TEST(TokenEndpoints, AModelWithoutANameIsCalledAsItsFolder) {
   }
 }
 
+TEST(TokenEndpoints, TextsWhoseAnswerWouldBeEndlessAreRefused) {
+  const ServedCase served(demo_folder());
+  const std::string text((size_t{8} << 20) + 1, 'a');
+  const ApiError long_text = error_of([&] { served.api.tokenize(Json{{"prompt", text}}.dump()); });
+  EXPECT_EQ(long_text.param(), "prompt");
+  EXPECT_NE(long_text.message().find("8388609 bytes"), std::string::npos) << long_text.message();
+  const Json chat{{"messages", {{{"role", "user"}, {"content", text}}}}};
+  EXPECT_EQ(error_of([&] { served.api.tokenize(chat.dump()); }).param(), "messages");
+  int32_t longest = 0;
+  for (int32_t id = 1; id < 1024; ++id)
+    if (served.tokenizer->id_to_bytes(id).size() > served.tokenizer->id_to_bytes(longest).size()) longest = id;
+  const Json ids{{"tokens", std::vector<int32_t>(1'900'000, longest)}};
+  EXPECT_EQ(error_of([&] { served.api.detokenize(ids.dump()); }).param(), "tokens");
+}
+
 TEST(TokenEndpoints, TokensGoThereAndBack) {
   const ServedCase served(demo_folder());
   Json answer = Json::parse(served.api.tokenize(R"({"model":"demo","prompt":"Once upon"})"));

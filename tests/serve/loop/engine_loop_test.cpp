@@ -16,7 +16,8 @@ namespace {
 // Keeps what it is told. Of the delivery thread, until the loop is gone.
 class KeepingListener : public Listener {
  public:
-  explicit KeepingListener(int outputs) : tokens_(static_cast<size_t>(outputs)), ends_(static_cast<size_t>(outputs)) {}
+  explicit KeepingListener(int outputs)
+      : tokens_(static_cast<size_t>(outputs)), ends_(static_cast<size_t>(outputs)), scored_(ends_.size(), 0) {}
 
   void refused(const std::string& reason) override { refusals.push_back(reason); }
   void updated(std::vector<OutputUpdate> updates) override {
@@ -24,6 +25,7 @@ class KeepingListener : public Listener {
       const auto i = static_cast<size_t>(update.index);
       EXPECT_TRUE(ends_.at(i).empty()) << "output " << i << " was told of after its end";
       tokens_[i].insert(tokens_[i].end(), update.tokens.begin(), update.tokens.end());
+      scored_[i] += update.prompt_logprobs.size();
       if (update.end) ends_[i].push_back(*update.end);
     }
     if (on_update) on_update();
@@ -42,12 +44,15 @@ class KeepingListener : public Listener {
   }
   const std::vector<Resolution>& ends(size_t output = 0) const { return ends_[output]; }
 
+  size_t scored(size_t output) const { return scored_[output]; }  // tokens of its prompt
+
   std::vector<std::string> refusals;
   std::function<void()> on_update;
 
  private:
   std::vector<std::vector<int32_t>> tokens_;
   std::vector<std::vector<Resolution>> ends_;
+  std::vector<size_t> scored_;
 };
 
 class EngineLoopOnCpuDriver : public testing::Test {
@@ -145,6 +150,27 @@ TEST_F(EngineLoopOnCpuDriver, WhatItCannotTakeIsTold) {
   EXPECT_EQ(listener->ends().at(0).reason, EndReason::length);
   ASSERT_FALSE(long_prompt->refusals.empty());
   expect_words(long_prompt->refusals[0], {"200", "128"});
+}
+
+// The outputs of a prompt share its computation also where its tokens are scored.
+TEST_F(EngineLoopOnCpuDriver, APromptOfManyOutputsIsScoredOnce) {
+  constexpr int kOutputs = 4;  // all run beside the first
+  constexpr size_t kPrompt = 40;
+  const auto engine = this->engine();
+  const auto listener = std::make_shared<KeepingListener>(kOutputs);
+  {
+    EngineLoop loop(metrics_, {});
+    loop.accept();
+    Submission one = submission(listener, kPrompt, 2, kOutputs);
+    for (AskedOutput& output : one.asked.outputs) output.choice.options.prompt_logprobs = 1;
+    submit(loop, std::move(one));
+    loop.drain();
+    loop.run(*engine);
+  }
+  listener->expect_told();
+  EXPECT_EQ(listener->scored(0), kPrompt - 1);
+  for (size_t output = 1; output < kOutputs; ++output) EXPECT_EQ(listener->scored(output), 0u);
+  EXPECT_LT(engine->stats().prompt_tokens, 2 * static_cast<int64_t>(kPrompt));
 }
 
 TEST_F(EngineLoopOnCpuDriver, AnAbortCancelsWhatIsOpen) {

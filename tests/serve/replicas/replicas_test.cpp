@@ -64,6 +64,47 @@ TEST(ReplicasOnCpuDriver, LetNobodyWaitBesideAnIdleReplica) {
   EXPECT_EQ(long_one->end().outputs.size(), 450u);
 }
 
+// Both replicas are busy while a call of ten prompts comes, and then one of another client and one of the same.
+TEST(ReplicasOnCpuDriver, CallsInTheQueueTakeTurns) {
+  EngineOptions options = TwoEngines::usual_engine();
+  options.max_batch = 1;
+  TwoEngines engines(options);
+  const auto first = engines.begin(8, 450), second = engines.begin(8, 450, 1);
+  ASSERT_TRUE(first->wait_begun());
+  ASSERT_TRUE(second->wait_begun());
+  constexpr size_t kPrompts = 10;
+  const auto large = std::make_shared<EndsListener>(kPrompts);
+  std::vector<Submission> call;
+  for (size_t i = 0; i < kPrompts; ++i) {
+    call.push_back(engines.submission(large, 4, 3, 10 + i));
+    call.back().first_index = static_cast<int>(i);
+    call.back().client = 1;
+  }
+  EXPECT_EQ(engines.replicas.submit(std::move(call)).admission, Admission::accepted);
+  const auto large_arrived = std::chrono::steady_clock::now();
+  const auto other = std::make_shared<EndsListener>(), same = std::make_shared<EndsListener>();
+  for (const auto& [listener, client] : {std::pair{same, uint64_t{1}}, std::pair{other, uint64_t{2}}}) {
+    Submission one = engines.submission(listener, 4, 3, 30 + client);
+    one.client = client;
+    EXPECT_EQ(engines.submit(std::move(one)).admission, Admission::accepted);
+  }
+  EXPECT_EQ(engines.replicas.queued(), kPrompts + 2);
+  for (size_t i = 0; i < kPrompts; ++i) EXPECT_EQ(large->end(i).reason, EndReason::length);
+  EXPECT_EQ(same->end().reason, EndReason::length);
+  EXPECT_EQ(other->end().reason, EndReason::length);
+  EXPECT_EQ(first->end().reason, EndReason::length);
+  EXPECT_EQ(second->end().reason, EndReason::length);
+  std::vector<size_t> places;  // of the late ones among those that waited
+  size_t place = 0;
+  for (const TwoEngines::Ended& one : engines.ended()) {
+    if (one.output.tokens != 3) continue;
+    if (one.output.arrived > large_arrived) places.push_back(place);
+    ++place;
+  }
+  ASSERT_EQ(places.size(), 2u);
+  EXPECT_LT(places.back(), 6u) << "behind the ten";
+}
+
 TEST(ReplicasOnCpuDriver, PreferTheReplicaThatHasTheBeginning) {
   TwoEngines engines;
   const auto long_one = engines.begin(8, 60, 9);  // 0

@@ -189,7 +189,7 @@ TEST(ChatTemplate, SaysWhereATemplateIsBroken) {
   }
 }
 
-std::string repeated(const std::string& part, int count) {
+std::string times_over(const std::string& part, int count) {
   std::string all;
   for (int i = 0; i < count; ++i) all += part;
   return all;
@@ -211,7 +211,7 @@ TEST(ChatTemplate, EndsWhateverATemplateDoes) {
       const auto& [source, named] : std::vector<std::pair<std::string, std::string>>{
           {"{% macro f(x) %}{{ f(x) }}{% endmacro %}{{ f(1) }}", "macros call each other too deep"},
           {"{% for i in range(9000000000000) %}{% endfor %}", too_long},
-          {repeated("{% for i in range(1000) %}", 6) + "x" + repeated("{% endfor %}", 6), too_long},
+          {times_over("{% for i in range(1000) %}", 6) + "x" + times_over("{% endfor %}", 6), too_long},
           {"{% set ns = namespace(x='ab') %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}",
            too_long},
           {"{% set ns = namespace(x=[1]) %}{% for i in range(99) %}{% set ns.x = ns.x + ns.x %}{% endfor %}", too_long},
@@ -235,24 +235,24 @@ TEST(ChatTemplate, EndsWhateverATemplateDoes) {
            too_long},
           {"{{ '{:>9000000000}'.format(1) }}", "is not supported"},
           {"{{ '{:>10000}'.format(1) * 100000 }}", too_long},
-          {"{% filter upper %}" + repeated("{% filter upper %}", 300), too_deep},
+          {"{% filter upper %}" + times_over("{% filter upper %}", 300), too_deep},
           {"{{ [1] | tojson(indent=9000000000) }}", "an indent of 9000000000"},
-          {"{{ " + repeated("(", 20000) + "1" + repeated(")", 20000) + " }}", too_deep},
-          {"{{ " + repeated("[", 20000) + repeated("]", 20000) + " }}", too_deep},
-          {"{{ " + repeated("not ", 20000) + "1 }}", too_deep},
-          {"{{ " + repeated("-", 20000) + "1 }}", too_deep},
-          {"{{ 1" + repeated("+1", 100000) + " }}", "an expression is more than 100 deep"},
-          {"{{ a" + repeated(".a", 100000) + " }}", "an expression is more than 100 deep"},
-          {"{{ a" + repeated("|trim", 100000) + " }}", "an expression is more than 100 deep"},
-          {"{{ 1" + repeated(" if 1 else 1", 80000) + " }}", too_deep},
-          {repeated("{% if 1 %}", 50000), too_deep},
-          {"{{ x }}" + repeated("{% for i in range(99) %}", 50), "a block has no"},
+          {"{{ " + times_over("(", 20000) + "1" + times_over(")", 20000) + " }}", too_deep},
+          {"{{ " + times_over("[", 20000) + times_over("]", 20000) + " }}", too_deep},
+          {"{{ " + times_over("not ", 20000) + "1 }}", too_deep},
+          {"{{ " + times_over("-", 20000) + "1 }}", too_deep},
+          {"{{ 1" + times_over("+1", 100000) + " }}", "an expression is more than 100 deep"},
+          {"{{ a" + times_over(".a", 100000) + " }}", "an expression is more than 100 deep"},
+          {"{{ a" + times_over("|trim", 100000) + " }}", "an expression is more than 100 deep"},
+          {"{{ 1" + times_over(" if 1 else 1", 80000) + " }}", too_deep},
+          {times_over("{% if 1 %}", 50000), too_deep},
+          {"{{ x }}" + times_over("{% for i in range(99) %}", 50), "a block has no"},
       }) {
     std::string what;
     EXPECT_LT(test::seconds_of([&] { what = refusal_of(source); }), test::allowed_seconds(2)) << source.substr(0, 120);
     EXPECT_NE(what.find(named), std::string::npos) << source.substr(0, 120) << "\n  " << what.substr(0, 300);
   }
-  EXPECT_EQ(refusal_of("{% if 0 %}" + repeated("{% elif 0 %}", 20000) + "{% endif %}"), "nothing refused");
+  EXPECT_EQ(refusal_of("{% if 0 %}" + times_over("{% elif 0 %}", 20000) + "{% endif %}"), "nothing refused");
 }
 
 // Cut and spliced anywhere, a template renders or gives an Error; nothing else.

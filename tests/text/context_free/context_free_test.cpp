@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "base/work_budget.h"
 #include "tests/support/error_text.h"
 #include "tests/support/processor_time.h"
 #include "tests/text/context_free/byte_texts.h"
@@ -318,6 +319,31 @@ TEST(ContextFree, TheCacheOfGrammarsIsBounded) {
   text.add_allowed(mask);
   EXPECT_TRUE(std::ranges::any_of(mask, [](uint32_t word) { return word != 0; }));
   for (int i = 0; i < 200; ++i) EXPECT_THROW(compiler.compile(fmt::format("root ::= \"a\" x{}", i)), Error);
+}
+
+// Nothing stops xgrammar once it compiles: a job pays for it before, and its end is nobody's where nobody waits.
+TEST(ContextFree, CompilingIsPaidForBeforeItBegins) {
+  std::string rules = "root ::= r0";
+  for (int i = 0; i < 300; ++i) rules += fmt::format(" | r{}", i);
+  for (int i = 0; i < 300; ++i) rules += fmt::format("\nr{} ::= [a-z]* \"{}\"", i, i);
+  ContextFreeCompiler compiler(demo_words());
+  const size_t before = compiler.cached_bytes();
+  {
+    const WorkBudget budget(rules.size());
+    EXPECT_THROW(compiler.compile(rules), WorkExceeded);
+  }
+  {
+    const WorkBudget cancelled(UINT64_MAX, [] { return true; });
+    EXPECT_THROW(compiler.compile(rules), WorkCancelled);
+  }
+  EXPECT_EQ(compiler.cached_bytes(), before) << "it was compiled";
+  int looks = 0;
+  {
+    const WorkBudget left(UINT64_MAX, [&] { return ++looks > 2; });  // the client leaves while it compiles
+    EXPECT_THROW(compiler.compile(rules), WorkCancelled);
+  }
+  EXPECT_GT(compiler.cached_bytes(), before);
+  EXPECT_NE(compiler.compile(rules), nullptr);
 }
 
 TEST(ContextFree, ManyThreadsMayCompile) {
