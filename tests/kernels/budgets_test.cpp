@@ -157,7 +157,8 @@ std::map<std::string, LayerBudget> layer_budgets(const std::vector<RecordedStep>
   std::map<std::string, LayerBudget> layers;
   for (const RecordedStep& step : steps) {
     std::set<std::string> of_layer;
-    for (const Lowered& run : lowered_on(step.card, step.model.config, step.shape()).kinds.front())
+    const LoweredStep lowered = lowered_on(step.card, step.model.config, step.shape());
+    for (const Lowered& run : lowered.kinds.front())
       for (const KernelChoice& kernel : run.kernels) of_layer.insert(kernel_key(step.card, kernel.request));
     LayerBudget& layer = layers[step.name()];
     layer.kernels = of_layer.size();
