@@ -11,7 +11,7 @@
 #   make check-clang   the tests of runtime/ and graph/ as clang 16 builds them (build-clang/)
 #   make check-cuda12  the headers of CUDA 12.8
 #   make check-chaos  10 000 random clients against `nodewright serve` on the CPU driver, SIGTERM under load, a failing driver
-#   make check-sanitizers  the tests of runtime/ and graph/ under the address and the thread sanitizer, the command under the first, a server of two engines under the second
+#   make check-sanitizers  the tests of runtime/ and graph/ under the address and the thread sanitizer, input_tests and the command under the first, a server of two engines under the second
 #   make bench    the benchmarks, on the GPU where there is one
 #   make xgrammar fetches xgrammar's sources; builds from then on follow context-free grammars
 #   make docs     the API reference of the public headers, build/docs/html/index.html

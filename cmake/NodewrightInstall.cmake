@@ -7,7 +7,7 @@ if(NOT NODEWRIGHT_GRAPH_ONLY)
   install(FILES ${NODEWRIGHT_CARRIED_LIBRARIES} DESTINATION lib/nodewright)
   install(DIRECTORY ${PROJECT_SOURCE_DIR}/models/demo/ DESTINATION share/nodewright/models/demo
           FILES_MATCHING PATTERN "*.json" PATTERN "*.jinja" PATTERN "*.safetensors" PATTERN "README.md")
-  # Of a build that could not run the program there are none.
+  # A build that could not run the program has none.
   set(shell_files ${PROJECT_BINARY_DIR}/cli/shell)
   install(FILES ${shell_files}/nodewright.bash DESTINATION share/bash-completion/completions RENAME nodewright OPTIONAL)
   install(FILES ${shell_files}/_nodewright DESTINATION share/zsh/site-functions OPTIONAL)

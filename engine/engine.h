@@ -187,7 +187,7 @@ class Engine {
   std::map<RequestId, ChoiceOptions> choices_;              // of those that ask for something
   std::map<RequestId, int32_t> adapter_of_;                 // of those that have one and whose end was not taken
   std::array<std::vector<int32_t>, kSlots> choice_of_row_;  // of sampled rows: the row of the second choice, or -1
-  // Of a request's masks and ends, in units of WorkBudget.
+  // The work of a request's masks and ends, in units of WorkBudget.
   struct MaskWork {
     uint64_t expected = 0, so_far = 0;  // of the next token; of the one that is being chosen
   };

@@ -282,17 +282,19 @@ template <FieldPointer kPointer>
 constexpr FieldName name_of_pointer() {
   // g++: "... kPointer = ...::FieldPointer<float>{(& never_made<Args>.NeverMade<Args>::args.Args::weight)}; ...]"
   // clang: "... [kPointer = FieldPointer<float>{&never_made.args.weight}]"
+  // nvcc's front end, which has a text of its own, evaluates this, too, and leaves the name to the host compiler.
   constexpr const char* text = __PRETTY_FUNCTION__;
+  constexpr size_t size = sizeof __PRETTY_FUNCTION__ - 1;
 #ifdef __clang__
-  size_t end = sizeof __PRETTY_FUNCTION__ - 1;
-  while (text[end] != '}' || text[end + 1] != ']') --end;
+  size_t end = size - 1;
+  while (end > 0 && (text[end] != '}' || text[end + 1] != ']')) --end;
 #else
   size_t end = 0;
-  while (text[end] != '{' || text[end + 1] != '(' || text[end + 2] != '&') ++end;
-  while (text[end] != ')' || text[end + 1] != '}') ++end;
+  while (end + 2 < size && (text[end] != '{' || text[end + 1] != '(' || text[end + 2] != '&')) ++end;
+  while (end + 2 < size && (text[end] != ')' || text[end + 1] != '}')) ++end;
 #endif
   size_t begin = end;
-  while (text[begin - 1] != '.' && text[begin - 1] != ':') --begin;
+  while (begin > 0 && text[begin - 1] != '.' && text[begin - 1] != ':') --begin;
   return {text + begin, end - begin};
 }
 

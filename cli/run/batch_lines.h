@@ -1,5 +1,5 @@
-// Lines in the form of OpenAI's batch files: {"custom_id", "method", "url", "body"}, of which the body is a call of the
-// HTTP interface. What reads and answers the body is what serves that interface (serve/api).
+// Lines in the form of OpenAI's batch files: {"custom_id", "method", "url", "body"}. The body is a call of the HTTP
+// interface; the code that serves that interface (serve/api) reads and answers it.
 #pragma once
 
 #include <memory>

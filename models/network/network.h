@@ -77,7 +77,7 @@ struct LayerKind {
   std::vector<Op> ops;
 };
 
-// In front of the layers, in layers of each kind, and behind them.
+// Before the layers, in layers of each kind, and after them.
 struct Network {
   std::vector<Op> first, last;
   std::vector<LayerKind> kinds;

@@ -36,7 +36,7 @@ struct LayerWeights {
   WeightMatrix out;                     // [hidden, heads * head_dim]
   Weight<bf16> attention_post_norm;     // [hidden]
   NormWeights feed_forward_norm;        // [hidden]
-  WeightMatrix router;                  // [experts, hidden] of a layer with experts, of which gate_up and down are then
+  WeightMatrix router;                  // [experts, hidden] of a layer with experts, whose gate_up and down are
                                         // the matrices, one below the other
   WeightMatrix gate_up;                 // [2 * intermediate, hidden]: row 2i is gate i, row 2i + 1 is up i; without a
                                         // gate [intermediate, hidden]

@@ -24,7 +24,7 @@ class ChatTemplate(CommandTest):
         with open(os.path.join(DEMO, "tokenizer.json")) as file:
             bos = next(token["content"] for token in json.load(file)["added_tokens"] if token["id"] == 0)
         self.write(os.path.join(self.folder, "tokenizer_config.json"), json.dumps({"bos_token": bos}))
-        # Of the checkpoint: whatever uses one of these says something else.
+        # The checkpoint's own files, each with another text.
         self.write(os.path.join(self.folder, "chat_template.jinja"), "{{ bos_token }}The dog {{ messages[0].content }}")
         os.mkdir(os.path.join(self.folder, "additional_chat_templates"))
         self.write(os.path.join(self.folder, "additional_chat_templates", "tool_use.jinja"), "{{ bos_token }}Tools")

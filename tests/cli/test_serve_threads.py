@@ -2,6 +2,7 @@
 # expressions and schemas, caches, the tokenizer, templates, metrics, the queue. Under the thread sanitizer
 # (`make check-sanitizers`) a race ends the server; without it, what each structure asks for must come. Standard library
 # only.
+import http.client
 import json
 import os
 import re
@@ -69,8 +70,12 @@ class Threads(unittest.TestCase):
             for round_ in range(ROUNDS):
                 jobs = [clients.submit(act, k, round_) for k in range(CLIENTS)
                         for act in (self.structured, self.schema, self.chat_that_leaves, self.looks)]
-                for job in jobs:
-                    job.result()
+                try:
+                    for job in jobs:
+                        job.result()
+                except (OSError, http.client.HTTPException):  # the sanitizer has ended the server
+                    self.server.stop()
+                    self.fail("\n".join(self.server.lines))
         self.assertEqual(0, self.server.stop(), self.server.lines)
         self.assertEqual([], [line for line in self.server.lines if line and "ThreadSanitizer" in line])
 

@@ -171,7 +171,7 @@ TEST_P(EngineRun, GivesEveryRequestTheTokensThatItGetsAlone) {
   const EngineStats& stats = engine.stats();
   EXPECT_GT(stats.prefill_steps, 8);
   EXPECT_GT(stats.output_tokens, 80);
-  EXPECT_EQ(stats.accepted_drafts > 10, GetParam().speculate > 0);
+  EXPECT_EQ(stats.accepted_drafts > 5, GetParam().speculate > 0) << stats.accepted_drafts << " of " << stats.drafted;
   EXPECT_EQ(stats.drafted > stats.accepted_drafts, GetParam().speculate > 0);
   EXPECT_EQ(engine.pipeline().pool().stats().found_tokens > 0, GetParam().prefix_cache);
   EXPECT_EQ(engine.pipeline().pool().stats().copied_pages > 0, GetParam().prefix_cache);

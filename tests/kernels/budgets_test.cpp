@@ -184,7 +184,7 @@ Budgets lines_of(Budgets budgets, const std::vector<RecordedStep>& steps, bool o
   return budgets;
 }
 
-// Of all that decides a line of the file.
+// The digest of all that decides a line of the file.
 std::string digest_of(const ShippedKernels& kernels) {
   std::string all;
   for (const auto& [key, kernel] : kernels) {

@@ -186,7 +186,7 @@ TEST_F(RequestBodies, ABodyOfMoreValuesThanItsBytesPayForIsRefused) {
   EXPECT_NE(numbers.message().find("more than 2000000 values"), std::string::npos) << numbers.message();
   WorkBudget budget(UINT64_MAX);
   EXPECT_EQ(completions_error(list_of("[]", 3'000'000)).param(), "x");
-  EXPECT_LT(budget.spent(), 17'000'000u) << "it read on behind the limit";
+  EXPECT_LT(budget.spent(), 17'000'000u) << "it read on after the limit";
   EXPECT_NO_THROW(RequestBody::parse(list_of("[1,\"\"]", 400'000)));
 }
 

@@ -102,7 +102,7 @@ TEST(ReplicasOnCpuDriver, CallsInTheQueueTakeTurns) {
     ++place;
   }
   ASSERT_EQ(places.size(), 2u);
-  EXPECT_LT(places.back(), 6u) << "behind the ten";
+  EXPECT_LT(places.back(), 6u) << "after the ten";
 }
 
 TEST(ReplicasOnCpuDriver, PreferTheReplicaThatHasTheBeginning) {

@@ -94,7 +94,7 @@ TEST(BytePattern, RefusesWhatIsNotItsSyntaxWithThePlace) {
   expect_words(error_of([&] { parse_byte_pattern(std::string(300, '(')); }), {"nested"});
 }
 
-std::string times_over(const std::string& text, int times) {
+std::string written_times(const std::string& text, int times) {
   std::string all;
   for (int i = 0; i < times; ++i) all += text;
   return all;
@@ -104,14 +104,14 @@ std::string times_over(const std::string& text, int times) {
 TEST(BytePattern, RefusesWhatTakesTooMuchWork) {
   WorkBudget budget(20'000'000);
   const std::pair<std::string, std::vector<std::string>> cases[] = {
-      {"(((" + times_over("()", 500) + "){10000}){10000}){10000}", {"steps to write out", "fewer or smaller"}},
+      {"(((" + written_times("()", 500) + "){10000}){10000}){10000}", {"steps to write out", "fewer or smaller"}},
       {"((((){10000}){10000}){10000}){10000}", {"steps"}},
       {"(((|){0,10000}){10000}){10000}", {"states"}},
       {"(?:(?,()|()|()){10000}){10000}", {"states"}},
-      {times_over("()", 500'000), {"more than 400000"}},
-      {times_over("|", 500'000), {"more than 400000"}},
-      {"[" + times_over("a", 500'000) + "]", {"more than 400000"}},
-      {times_over("[!#%')+;=?ACEGIKMOQSUWY_acegikmoqsuwy{}]{9999}", 30), {"steps"}}};
+      {written_times("()", 500'000), {"more than 400000"}},
+      {written_times("|", 500'000), {"more than 400000"}},
+      {"[" + written_times("a", 500'000) + "]", {"more than 400000"}},
+      {written_times("[!#%')+;=?ACEGIKMOQSUWY_acegikmoqsuwy{}]{9999}", 30), {"steps"}}};
   for (const auto& [pattern, named] : cases)
     for (const std::string& word : named)
       expect_words(error_of([&, &pattern = pattern] { parse_byte_pattern(pattern); }), {word});
