@@ -1,6 +1,6 @@
 // What the kernels that ship take of an SM, for Ampere and Hopper, without a GPU: rules that hold for all of them, and
 // growth beyond budgets.json. After a change that is worth its registers or its code:
-//   NODEWRIGHT_WRITE_BUDGETS=1 build/tests/kernel_tests --gtest_filter='KernelBudgets*.*'
+//   NODEWRIGHT_WRITE_BUDGETS=1 build/tests/kernel_tests --gtest_filter='KernelBudgetsSweep.*'
 // Nothing is compiled for Hopper where the file holds the digest of the very sources, requests and launches.
 #include <gtest/gtest.h>
 
@@ -219,7 +219,7 @@ void check_budgets(const std::vector<RecordedStep>& steps, const std::string& in
   for (const std::string& complaint : said) ADD_FAILURE() << complaint;
   if (!said.empty())
     ADD_FAILURE() << "where that is worth it, write the file anew and commit it:\n"
-                     "  NODEWRIGHT_WRITE_BUDGETS=1 build/tests/kernel_tests --gtest_filter='KernelBudgets*.*'";
+                     "  NODEWRIGHT_WRITE_BUDGETS=1 build/tests/kernel_tests --gtest_filter='KernelBudgetsSweep.*'";
 }
 
 TEST(KernelBudgets, HoldForWhatShipsOnHopper) {
