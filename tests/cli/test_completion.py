@@ -75,7 +75,7 @@ class Completion(CommandTest):
 
         def wait_for(text):
             nonlocal shown
-            end = time.time() + 60
+            end = time.time() + 600  # of a shell that hangs
             while text not in shown and time.time() < end:
                 if select.select([terminal], [], [], 0.2)[0]:
                     shown += os.read(terminal, 4096)
