@@ -30,6 +30,7 @@
 #include "cli/session.h"
 #include "engine/byte_size.h"
 #include "engine/engine_report.h"
+#include "runtime/buffers/host_heap.h"
 #include "runtime/error.h"
 #include "runtime/kernels/host_compiler.h"
 #include "serve/http/descriptors.h"
@@ -300,6 +301,7 @@ int serve_with(const ServeOptions& options, const ModelConfig& config, const Dev
   for (const LoadedAdapter& one : engine.adapters()) api.model().adapters->add(one.name, one.folder);
   server.serve(api, std::move(shown.plans),
                [&crew](const std::filesystem::path& folder) { return crew.read_adapter(folder); });
+  return_freed_memory();
   replicas.accept();
   print_ready(engine, api.model(), shown_devices, rows, replicas.count(),
               words_for_browsers(options.server.http, server.port()));

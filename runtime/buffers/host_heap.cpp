@@ -22,6 +22,7 @@ Range advised;  // by the first call in main(), before there is a second thread
 
 uint64_t prefer_huge_heap(uint64_t bytes) {
 #ifdef __GLIBC__
+  mallopt(M_ARENA_MAX, 8);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
   mallopt(M_MMAP_THRESHOLD, 32 << 20);  // glibc's largest
   mallopt(M_TOP_PAD, static_cast<int>(std::min<uint64_t>(bytes, std::numeric_limits<int>::max())));
@@ -39,11 +40,18 @@ uint64_t prefer_huge_heap(uint64_t bytes) {
 void fill_huge_heap(uint64_t bytes) {
   const uint64_t wanted = std::min(bytes, advised.end - advised.begin);
   if (wanted == 0) return;
-  // The heap is never given back (prefer_huge_heap), so the thread may outlive everything. It changes no byte.
+  // The thread may outlive everything: it changes no byte, and a heap that has shrunk is an error that it ignores.
   try {
     std::thread([wanted] { madvise(reinterpret_cast<void*>(advised.begin), wanted, MADV_POPULATE_WRITE); }).detach();
   } catch (const std::system_error&) {  // then whoever needs the pages fills them
   }
+}
+
+void return_freed_memory() {
+#ifdef __GLIBC__
+  mallopt(M_TRIM_THRESHOLD, 4 << 20);
+  mallopt(M_MMAP_THRESHOLD, 1 << 20);
+#endif
 }
 
 }  // namespace nodewright

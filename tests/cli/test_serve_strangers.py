@@ -152,8 +152,23 @@ class Connections(unittest.TestCase):
 
 
 class Bodies(unittest.TestCase):
+    def mib(self, server, name):
+        with open("/proc/%d/status" % server.process.pid) as status:
+            return int(re.search(name + r":\s+(\d+)", status.read())[1]) / 1024
+
     def peak_mib(self, server):
-        return int(re.search(r"VmHWM:\s+(\d+)", open("/proc/%d/status" % server.process.pid).read())[1]) / 1024
+        return self.mib(server, "VmHWM")
+
+    def test_the_memory_of_a_large_one_is_given_back(self):
+        with Server() as server:
+            self.assertEqual(200, server.completions(**GREEDY).status)
+            before = self.mib(server, "VmRSS")
+            for _ in range(3):
+                self.assertEqual(400, server.completions(prompt="a", suppress_tokens=[1] * 8_000_000).status)
+            end = time.monotonic() + END_S  # the answer may come first
+            while self.mib(server, "VmRSS") - before > 40 and time.monotonic() < end:
+                time.sleep(0.05)
+            self.assertLess(self.mib(server, "VmRSS") - before, 40)
 
     def test_those_of_clients_without_a_key_are_not_kept(self):
         with Server("--api-key", "secret") as server:

@@ -27,8 +27,8 @@ PROGRAM = os.path.abspath(os.environ.get("NODEWRIGHT_PROGRAM", os.path.join(SOUR
 START_S = 600        # of a server that may compile its kernels
 IDLE_S = 300         # until what was cancelled and has not ended is a fault
 CLIENTS = 16         # at once
-# What the second half may add to resident memory: the allocator's arenas and the kernel's page cache of threads differ
-# by 2 MiB from run to run, and a leak of 1 KiB a request adds 5 MiB in 5000.
+# What the second half may add to resident memory: the allocator's arenas differ by 2 MiB from run to run, and a leak of
+# 1 KiB a request adds 5 MiB in 5000.
 MOST_GROWTH_MIB = 4
 GREEDY = {"prompt": "Once upon a time", "max_tokens": 24, "temperature": 0, "return_token_ids": True}
 ACCESS = re.compile(r" (\S+) (/\S*) (\d+) [\d.]+ ms( prompt \d+ cached \d+ completion (\d+))? id (\S+)$")
@@ -123,8 +123,11 @@ class Server:
         return len(os.listdir("/proc/%d/fd" % self.process.pid))
 
     def resident_mib(self):
-        with open("/proc/%d/status" % self.process.pid) as file:
-            return int(re.search(r"VmRSS:\s+(\d+) kB", file.read())[1]) / 1024
+        """Without the stacks of the CPU driver's fibers, whose pages come whenever one of its threads runs a larger
+        block than before: the only memory that asks for no huge pages (nh)."""
+        with open("/proc/%d/smaps" % self.process.pid) as file:
+            mappings = re.findall(r"^Rss:\s+(\d+) kB\n(?:.*\n)*?VmFlags:(.*)", file.read(), re.MULTILINE)
+        return sum(int(resident) for resident, flags in mappings if "nh" not in flags.split()) / 1024
 
     def wait_until_idle(self, descriptors):
         """Nothing runs, waits or is owned, and the clients' sockets are closed."""
