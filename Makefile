@@ -12,6 +12,7 @@
 #   make check-cuda12  the headers of CUDA 12.8
 #   make check-chaos  10 000 random clients against `nodewright serve` on the CPU driver, SIGTERM under load, a failing driver
 #   make check-sanitizers  the tests of runtime/ and graph/ under the address and the thread sanitizer, input_tests and the command under the first, a server of two engines under the second
+#   make images   the machine code of every kernel that ships, to compare before and after a change (IMAGES, BASE)
 #   make bench    the benchmarks, on the GPU where there is one
 #   make xgrammar fetches xgrammar's sources; builds from then on follow context-free grammars
 #   make docs     the API reference of the public headers, build/docs/html/index.html
@@ -24,12 +25,14 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: build demo test test-tools docs xgrammar check-page check-clients check-tokenizers check-templates check-chaos check-sweeps check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs bench benchmarks-page dist carry format tidy clean everything configure
+.PHONY: build demo test test-tools docs xgrammar check-page check-clients check-tokenizers check-templates check-chaos check-sweeps check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs images bench benchmarks-page dist carry format tidy clean everything configure
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
 PROGRAM = build/nodewright
 DEMO = models/demo
+IMAGES ?= build/images
+BASE ?=
 SOURCES = git ls-files '*.h' '*.cpp' '*.cu' '*.cuh' ':!third_party'
 
 # The words --device cpu, and a line that says so, where there is no GPU that answers.
@@ -79,6 +82,13 @@ check-sanitizers: configure
 
 check-sweeps: everything
 	ctest --test-dir build -L sweep --output-on-failure -j$(JOBS)
+
+# The machine code of every kernel that ships, for Hopper, written to IMAGES; where BASE has that of another commit, the two
+# are compared. `make images IMAGES=/tmp/before`, then, after a change, `make images BASE=/tmp/before`.
+images: configure
+	cmake --build build -j$(JOBS) --target kernel_images
+	build/tests/kernel_images $(IMAGES)
+	if [ -n "$(BASE)" ]; then python3 tests/kernel_images/compare_images.py $(BASE) $(IMAGES); fi
 
 check-chaos: build
 	ctest --test-dir build -L chaos --verbose

@@ -12,6 +12,7 @@
 
 #include "tests/kernels/compiled_kernels.h"
 #include "tests/kernels/recorded_budgets.h"
+#include "tests/kernels/shipped_steps.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/test_places.h"
 
@@ -109,47 +110,6 @@ std::map<std::string, KernelBudget> checked_budgets(const ShippedKernels& kernel
     check_rules(kernel, compiled, budget);
   }
   return budgets;
-}
-
-// The steps that the file records: those of cards with one target.
-struct RecordedStep {
-  Card card;
-  NamedModel model;
-  int64_t rows;
-  std::string name() const {
-    return std::string(card.name) + " " + model.name + ", " + std::to_string(rows) + (rows == 1 ? " row" : " rows");
-  }
-  StepShape shape() const { return shipped_step(card, model.config, rows); }
-};
-
-std::vector<RecordedStep> steps_on_hopper() {
-  std::vector<RecordedStep> steps;
-  for (const Card& card : {kH100, kH200})
-    for (const NamedModel& model : shipped_models())
-      for (const int64_t rows : kRecordedRows) steps.push_back({card, model, rows});
-  steps.push_back({kH100, {"gpt2-xl", gpt2_xl()}, 8});
-  return steps;
-}
-std::vector<RecordedStep> steps_on_ampere() {
-  std::vector<RecordedStep> steps;
-  for (const NamedModel& model : shipped_models())
-    for (const int64_t rows : {1, 8})
-      if (rows == 1 || model.config.head_dim != 128) steps.push_back({kA100, model, rows});
-  return steps;
-}
-
-// Of the steps, of a prompt's chunk, and of what no step has. A chunk: attention in tiles, norms and gates around
-// library products; heads of 64, 128 and 256.
-ShippedKernels kernels_of(const std::vector<RecordedStep>& steps) {
-  ShippedKernels kernels;
-  for (const RecordedStep& step : steps) {
-    add_step(kernels, step.card, step.model.config, step.shape());
-  }
-  for (const ModelConfig& config : {llama_1b(), llama_3b(), gemma3_1b()})
-    add_step(kernels, steps.front().card, config, {512, 16, Arithmetic::products});
-  add_of_all_models(kernels, steps.front().card);
-  add_nanogpt(kernels, steps.front().card);
-  return kernels;
 }
 
 std::map<std::string, LayerBudget> layer_budgets(const std::vector<RecordedStep>& steps,
@@ -313,22 +273,8 @@ TEST(KernelRulesSweep, HoldForEveryWidth) {
   }
 }
 
-// Steps whose rows may have adapters, in tiles, row by row and around library products.
 TEST(KernelRules, HoldForAdapters) {
-  ShippedKernels kernels;
-  const auto add = [&](const Card& card, const ModelConfig& config, StepShape step) {
-    step.adapters = adapter_limits(8, 16);
-    add_step(kernels, card, config, step);
-  };
-  for (const int64_t rows : {1, 8, 32}) add(kH100, llama_3b(), shipped_step(kH100, llama_3b(), rows));
-  for (const int64_t rows : {1, 8}) {
-    add(kH100, gemma3_1b(), shipped_step(kH100, gemma3_1b(), rows));
-    add(kH100, gpt2_small(), shipped_step(kH100, gpt2_small(), rows));
-    add(kA100, llama_1b(), shipped_step(kA100, llama_1b(), rows));
-  }
-  StepShape prompt{512, 16, Arithmetic::products};
-  add(kH100, llama_1b(), prompt);
-  add(kH100, gpt2_small(), prompt);
+  ShippedKernels kernels = kernels_with_adapters();
   for (const auto& [key, budget] : read_budgets().kernels) kernels.erase(key);
   EXPECT_GT(kernels.size(), 10u);
   checked_budgets(kernels);

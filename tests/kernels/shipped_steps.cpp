@@ -1,0 +1,69 @@
+#include "tests/kernels/shipped_steps.h"
+
+#include "models/config/shard.h"
+
+namespace nodewright::test {
+
+std::vector<RecordedStep> steps_on_hopper() {
+  std::vector<RecordedStep> steps;
+  for (const Card& card : {kH100, kH200})
+    for (const NamedModel& model : shipped_models())
+      for (const int64_t rows : kRecordedRows) steps.push_back({card, model, rows});
+  steps.push_back({kH100, {"gpt2-xl", gpt2_xl()}, 8});
+  return steps;
+}
+
+std::vector<RecordedStep> steps_on_ampere() {
+  std::vector<RecordedStep> steps;
+  for (const NamedModel& model : shipped_models())
+    for (const int64_t rows : {1, 8})
+      if (rows == 1 || model.config.head_dim != 128) steps.push_back({kA100, model, rows});
+  return steps;
+}
+
+ShippedKernels kernels_of(const std::vector<RecordedStep>& steps) {
+  ShippedKernels kernels;
+  for (const RecordedStep& step : steps) add_step(kernels, step.card, step.model.config, step.shape());
+  for (const ModelConfig& config : {llama_1b(), llama_3b(), gemma3_1b()})
+    add_step(kernels, steps.front().card, config, {512, 16, Arithmetic::products});
+  add_of_all_models(kernels, steps.front().card);
+  add_nanogpt(kernels, steps.front().card);
+  return kernels;
+}
+
+ShippedKernels kernels_with_adapters() {
+  ShippedKernels kernels;
+  const auto add = [&](const Card& card, const ModelConfig& config, StepShape step) {
+    step.adapters = adapter_limits(8, 16);
+    add_step(kernels, card, config, step);
+  };
+  for (const int64_t rows : {1, 8, 32}) add(kH100, llama_3b(), shipped_step(kH100, llama_3b(), rows));
+  for (const int64_t rows : {1, 8}) {
+    add(kH100, gemma3_1b(), shipped_step(kH100, gemma3_1b(), rows));
+    add(kH100, gpt2_small(), shipped_step(kH100, gpt2_small(), rows));
+    add(kA100, llama_1b(), shipped_step(kA100, llama_1b(), rows));
+  }
+  const StepShape prompt{512, 16, Arithmetic::products};
+  add(kH100, llama_1b(), prompt);
+  add(kH100, gpt2_small(), prompt);
+  return kernels;
+}
+
+ShippedKernels kernels_of_ranks() {
+  ShippedKernels kernels;
+  for (const ModelConfig& whole : {llama_1b(), llama_3b(), gemma3_1b()}) {
+    if (whole.kv_heads < 2) continue;
+    const ModelConfig part = shard_of(whole, {.rank = 0, .ranks = 2});
+    for (const int64_t rows : {1, 8, 32, 64})
+      for (const bool adapted : {false, true})
+        for (const bool collectives : {false, true}) {
+          StepShape step = shipped_step(kH100, part, rows);
+          step.collectives = collectives;
+          if (adapted) step.adapters = adapter_limits(8, 16);
+          add_step(kernels, kH100, part, step);
+        }
+  }
+  return kernels;
+}
+
+}  // namespace nodewright::test

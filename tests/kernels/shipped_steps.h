@@ -1,0 +1,34 @@
+// The steps whose kernels budgets.json records, and further ones whose kernels ship.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tests/kernels/shipped_kernels.h"
+
+namespace nodewright::test {
+
+struct RecordedStep {
+  Card card;
+  NamedModel model;
+  int64_t rows;
+  std::string name() const {
+    return std::string(card.name) + " " + model.name + ", " + std::to_string(rows) + (rows == 1 ? " row" : " rows");
+  }
+  StepShape shape() const { return shipped_step(card, model.config, rows); }
+};
+
+// Cards of one target each.
+std::vector<RecordedStep> steps_on_hopper();
+std::vector<RecordedStep> steps_on_ampere();
+
+// The kernels of the steps, of a prompt's chunk, and those that no step has. A chunk: attention in tiles, norms and
+// gates around library products; heads of 64, 128 and 256.
+ShippedKernels kernels_of(const std::vector<RecordedStep>& steps);
+// Steps whose rows may have adapters, in tiles, row by row and around library products.
+ShippedKernels kernels_with_adapters();
+// Steps of a rank of two, which exchange sums by packets, in bulk and by calls of a library.
+ShippedKernels kernels_of_ranks();
+
+}  // namespace nodewright::test
