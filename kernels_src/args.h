@@ -94,7 +94,7 @@ struct PeerOut {
   uint64_t count;     // elements
 };
 
-// Memory of this device that other devices write with push() while the kernel runs; it is read with take(), behind
+// Memory of this device that other devices write with push() while the kernel runs; it is read with take(), after
 // wait_for_inputs().
 template <class T>
 struct PeerIn {

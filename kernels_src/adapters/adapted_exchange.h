@@ -8,8 +8,8 @@
 
 namespace nodewright {
 
-// Of a row of B, 16 bytes each, under way at once: with 8 of rank 64 the kernels spill 4 to 24 bytes a thread beside
-// the registers of the exchange (NVRTC 13.0, tests/graph/team/exchange_kernels_test.cpp).
+// Words of a row of B, 16 bytes each, in flight at once: with 8, at rank 64, the kernels spill 4 to 24 bytes a thread
+// beside the registers of the exchange (NVRTC 13.0, tests/graph/team/exchange_kernels_test.cpp).
 inline constexpr int kWordsAtOnce = 2;
 
 // As ProjectExchange (kernels_src/projection/project_exchange.h), with its constants and kRank;

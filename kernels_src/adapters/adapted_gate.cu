@@ -29,8 +29,8 @@ NODEWRIGHT_KERNEL(adapted_gate, AdaptedGate, kGateThreads) {
     if (i + j / kUnit < args.outputs)
       v[j] = adapted<kRank>(args.adapter, row, static_cast<int>(kUnit * i) + j, j % kUnit, kUnit, v[j]);
   const auto value = [&](int j) {
-    if constexpr (kGated != 0) return activate(v[2 * j]) * v[2 * j + 1];
-    return activate(v[j]);
+    if constexpr (kGated != 0) return activate<kActivation>(v[2 * j]) * v[2 * j + 1];
+    return activate<kActivation>(v[j]);
   };
   bf16* y = args.y.data + row * args.y_stride + i;
   NODEWRIGHT_UNROLL

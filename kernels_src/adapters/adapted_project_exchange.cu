@@ -1,11 +1,9 @@
 // project_exchange with what each row's adapter adds to the rank's sum before it is sent. Block (b, t): outputs range
 // b, rows t * kTile .. + kTile - 1.
 #include "kernels_src/adapters/adapted_exchange.h"
-#include "kernels_src/adapters/adapter_delta.cuh"
+#include "kernels_src/product/end/adapted.cuh"
 #include "kernels_src/projection/exchanged_rows.cuh"
 
 NODEWRIGHT_KERNEL(adapted_project_exchange, AdaptedProjectExchange, kThreads) {
-  project_and_exchange(args, [&](int64_t row, int output, float sum) {
-    return adapted<kRank, kWordsAtOnce>(args.adapter, row, output, 0, 1, sum);
-  });
+  project_and_exchange<Adapted<End, kRank, kWordsAtOnce>>(args);
 }

@@ -7,7 +7,7 @@ NODEWRIGHT_KERNEL(expand, Expand, kExpandThreads) {
   constexpr int kWords = static_cast<int>(kRank / 8), kEarly = kWords <= 8 ? kWords : 0;  // more have no registers
   const int64_t row = blockIdx.y, n = static_cast<int64_t>(blockIdx.x) * kExpandThreads + threadIdx.x;
   const int live = load_settled(args.n_live.data), id = load_settled(args.adapter.ids.data + row);
-  const int slot = row < live && n < args.outputs ? id : -1;  // what stands behind the rows that count is anything
+  const int slot = row < live && n < args.outputs ? id : -1;  // rows from n_live on are undefined
   const bf16* const b = args.adapter.b.data + (slot < 0 ? 0 : slot * args.adapter.slot_elements + n * kRank);
   uint4 words[kEarly > 0 ? kEarly : 1];
   NODEWRIGHT_UNROLL

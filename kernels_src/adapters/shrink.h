@@ -16,7 +16,7 @@ struct AdapterRows {
   int64_t slot_elements;    // bf16 from one slot to the next; twice as many as floats
 };
 
-// Of rows that are there as the product reads them.
+// A x of rows that lie as the product reads them.
 struct Shrink {
   AdapterRows adapter;
   In<bf16> x;        // [rows, x_stride], the first kCols elements of a row count
@@ -24,7 +24,7 @@ struct Shrink {
   int64_t x_stride;  // elements between two rows of x
 };
 
-// Of the norm of the residual, which the product computes for itself (norm_shrink.cu).
+// A norm(x) of the residual, whose norm the product computes for itself (norm_shrink.cu).
 struct NormShrink {
   AdapterRows adapter;
   ResidualIn from;  // and its norm; never gained, and its x_next is empty

@@ -15,7 +15,7 @@ NODEWRIGHT_DEVICE void shrink_row(const Args& args, Request request, Fill fill) 
   const int64_t row = blockIdx.y;
   const OutputRange range = block_outputs(adapter.ranks);
   const int live = load_settled(adapter.n_live.data), id = load_settled(adapter.ids.data + row);
-  const int slot = row < live ? id : -1;  // what stands behind the rows that count is anything
+  const int slot = row < live ? id : -1;  // rows from n_live on are undefined
   const bf16* const a = adapter.a.data + (slot < 0 ? 0 : slot) * adapter.slot_elements;
   WeightBatch batch;
   if (slot >= 0) request_first_batch(batch, a, range);

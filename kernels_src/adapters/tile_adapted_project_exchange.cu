@@ -1,10 +1,9 @@
 // tile_project_exchange with what each row's adapter adds to the rank's sum before it is sent. Block b: outputs range
 // b, all rows; of a cluster a part of them.
 #include "kernels_src/adapters/adapted_exchange.h"
-#include "kernels_src/adapters/adapter_delta.cuh"
+#include "kernels_src/product/end/adapted.cuh"
 #include "kernels_src/tile/tile_exchanged_rows.cuh"
 
 NODEWRIGHT_KERNEL_OF(tile_adapted_project_exchange, AdaptedProjectExchange, kThreads, kBlocksOfSm) {
-  tile_project_and_exchange(
-      args, [&](int n, int m, float sum) { return adapted<kRank, kWordsAtOnce>(args.adapter, m, n, 0, 1, sum); });
+  tile_project_and_exchange<Adapted<End, kRank, kWordsAtOnce>>(args);
 }

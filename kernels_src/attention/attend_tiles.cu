@@ -144,7 +144,7 @@ struct RowSums {
     }
   }
 
-  // Of kPartKeys keys, the first of which is key `key0`.
+  // Attends to kPartKeys keys from key `key0` on.
   NODEWRIGHT_DEVICE void attend(const Queries& queries, const bf16* keys, const Run& run, int key0) {
     const bf16* const part_values = keys + kPageKeys * kStride;
     const int lane = static_cast<int>(threadIdx.x % 32), pair = lane % 4 * 2;

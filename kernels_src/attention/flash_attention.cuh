@@ -30,7 +30,7 @@ constexpr int kDepth = static_cast<int>(kRing), kBlockWarps = static_cast<int>(k
 constexpr bool kQueriesInRegisters = kDim <= 128;
 // Chunks that a warp takes at once, where as many are on their way meanwhile.
 constexpr int kTogether = kRing > 3 && kRing % 2 == 0 ? 2 : 1;
-// Groups of copies that a warp has open: keys of so many chunks, then their values.
+// Groups of copies that a warp has open: keys of kDepth / kTogether chunks, then their values.
 constexpr int kGroups = 2 * kDepth / kTogether;
 constexpr int kValuesBehindKeys = static_cast<int>(kKvHeads * kPageSize * kPaddedHeadDim);  // elements of a page
 constexpr unsigned kBlocksOfAnSm = kDim <= 128 && kWarps <= 4 ? 3 : 1;
@@ -98,8 +98,8 @@ struct ChunkRing {
   bf16* stages;          // of the warp
   CopyBarrier barriers;  // of the warp: the first of its groups'
   int pages = 0;         // lane l: of one of the next 32 chunks
-  // Of the chunks whose values are to be requested next: in bulk, lane l of the l-th, else each lane its first piece of
-  // every one.
+  // Addresses in the chunks whose values are requested next: in bulk, lane l's is the l-th chunk's; otherwise each
+  // lane's is its first piece of every chunk.
   const bf16* keys[kInBulk ? 1 : kTogether]{};
   AsyncCopies<kPieces * kTogether, kGroups> copies{};
 
@@ -113,12 +113,12 @@ struct ChunkRing {
         stages(memory.ring + static_cast<int>(threadIdx.x / 32) * kDepth * kStage),
         barriers{shared_address(memory.barriers + threadIdx.x / 32 * kGroups)} {}
 
-  // Of the warp's i-th chunk.
+  // The number of the warp's i-th chunk.
   NODEWRIGHT_DEVICE int number(int i) const {
     return chunks.first + static_cast<int>(threadIdx.x / 32) + i * kBlockWarps;
   }
   NODEWRIGHT_DEVICE bool has(int i) const { return number(i) < chunks.last; }
-  // Of chunk i; those of chunks that are taken together follow one another.
+  // The stage of chunk i; those of chunks that are taken together are adjacent.
   NODEWRIGHT_DEVICE bf16* stage(int i) const { return stages + i % kDepth * kStage; }
   // The chunks i to i + kCount - 1 are there, and all their keys are to be read from the cache.
   template <int kCount>
@@ -140,7 +140,7 @@ struct ChunkRing {
     NODEWRIGHT_NO_UNROLL
     for (int i = 0; i < kDepth; i += kTogether) request_keys(i, stage(i)), request_values(i, stage(i));
   }
-  // Of chunks i to i + kTogether - 1, as one group; those past the last are none. In order, i from 0 on.
+  // Requests the keys of chunks i to i + kTogether - 1 that exist, as one group. Called in order, from i = 0.
   NODEWRIGHT_DEVICE void request_keys(int i, bf16* to) {
     if (i > 0 && i % 32 == 0) find_pages(i);
     const int lane = static_cast<int>(threadIdx.x % 32);
@@ -157,7 +157,7 @@ struct ChunkRing {
     else
       request<0>(i, to);
   }
-  // Behind the keys of the same chunks.
+  // After the keys of the same chunks.
   NODEWRIGHT_DEVICE void request_values(int i, bf16* to) {
     if constexpr (kInBulk)
       request_in_bulk<1>(i, to);
@@ -254,7 +254,7 @@ struct FlashState {
   float values[2 * kSteps][4], top, sum;
 };
 
-// The warp's chunks i to i + kCount - 1, which are there, and behind fewer than kTogether none; whole: as are_whole
+// The warp's chunks i to i + kCount - 1, which are there, and after fewer than kTogether none; whole: as are_whole
 // says. Instructions of one chunk do not wait for those of another; a single chunk's scores are sums of two chains.
 template <int kCount, class Queries>
 NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, bool whole, int length, FlashState& state,
@@ -332,8 +332,8 @@ NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, bool whole, int le
   }
 }
 
-// Of the keys `oldest` to length - 1; the ring has started, and memory.queries are complete. patch(keys, values, key0)
-// puts into a stage, where the cache would have it (kv_in_row), what is not there, keys from ring.end on.
+// Attends to the keys `oldest` to length - 1; the ring has started, and memory.queries are complete. patch(keys,
+// values, key0) puts into a stage, where the cache would have it (kv_in_row), what is not there, keys from ring.end on.
 template <class Patch>
 NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMemory& memory, FlashState& state,
                                      Patch patch) {

@@ -15,7 +15,7 @@ struct FlashDecodeShape {
   static constexpr int64_t kMatrixRows = 16;  // of queries
   static constexpr int64_t kMostHeadTile = 8, kMostHeadDim = 256;
   static constexpr int64_t kMostRing = 4, kMostRingBytes = 148 * 1024;
-  // Of 228 KiB of an SM of 9.0: more than a half, and more than a third, with 1 KiB of a block that is not its own.
+  // Shared memory of a block beyond which an SM of 9.0 (228 KiB, 1 KiB of each block reserved) holds one, or two.
   static constexpr int64_t kAloneBytes = 114 * 1024, kOfTwoBytes = 76 * 1024;
   static constexpr int64_t kMostClustered = 16;  // splits; the largest cluster of an H100
 
@@ -84,7 +84,7 @@ struct FlashDecodeShape {
             shared_bytes(),
             {in_cluster() ? blocks : 1, 1, 1}};
   }
-  // Of rope_flash_decode.
+  // The launch shape of rope_flash_decode.
   constexpr LaunchShape rope_launch_shape() const {
     LaunchShape shape = launch_shape();
     shape.shared_bytes += rope_tile_bytes(head_tile(), head_dim, padded_head_dim());

@@ -45,8 +45,8 @@ NODEWRIGHT_DEVICE void width_scales(float* scales, int queries, float eps, const
   __syncthreads();
 }
 
-// scales[h] = 1 / rms of head h, for `heads` heads, Most at most, a warp a head in blocks of so many warps; head_at(h)
-// points to its kHeadDim elements. Returns when they are in shared memory.
+// scales[h] = 1 / rms of head h, for `heads` heads, Most at most, a warp a head, in a block of any number of warps;
+// head_at(h) points to its kHeadDim elements. Returns when they are in shared memory.
 template <int Most, int Warps, class HeadAt>
 NODEWRIGHT_DEVICE void head_scales(float* scales, int heads, float eps, HeadAt head_at) {
   if constexpr (kHeadNorm == 0) return;
@@ -76,7 +76,7 @@ struct Turn {
 struct Rotation {
   float frequency, amplitude;
 };
-// Of pair `pair`; `table`: [kHalf] frequencies, then [kHalf] amplitudes, if any.
+// The rotation of pair `pair`; `table`: [kHalf] frequencies, then [kHalf] amplitudes, if any.
 NODEWRIGHT_DEVICE Rotation rotation_of(const float* table, int pair) {
   return {table[pair], kAmplitude != 0 ? table[kHalf + pair] : 1.0f};
 }

@@ -88,7 +88,7 @@ NODEWRIGHT_DEVICE void rotate_tile(const Args& args, int row, int head0, bool ha
     return qkv + (head == kTileHeads ? kHeads + kv_head : static_cast<int64_t>(head0) + head) * kHeadDim;
   };
   // Everything is requested before anything is used, and by threads that have no use for it, too: one after the other,
-  // or behind branches, these loads would take longer than attention.
+  // or after branches, these loads would take longer than attention.
   Pair pairs[kTurnsEach];
   float value[kValuesEach];
   NODEWRIGHT_UNROLL_ON_DEVICE

@@ -36,7 +36,7 @@ NODEWRIGHT_DEVICE int64_t rows_of_squares(const GatheredAdd& args) {
   return (static_cast<int64_t>(args.next.gained.count) / args.cols + 7) / 8 * 8;
 }
 
-// Columns of this block, and behind them the squares of one row after the other.
+// Columns of this block, and after them the squares of one row after the other.
 NODEWRIGHT_DEVICE void add_columns(const GatheredAdd& args, int64_t live) {
   const int64_t n = static_cast<int64_t>(blockIdx.x) * kGatheredAddThreads + threadIdx.x;
   for (int64_t row = blockIdx.y; row < live; row += gridDim.y) {

@@ -12,7 +12,7 @@ struct GatheredLogits {
   Out<float> logits;   // [rows, logits_stride] all
   In<int32_t> n_live;  // [1] rows that count
 
-  // Where the heads have left the largest logit of each of their blocks; else empty.
+  // The largest logit of each block, where the heads leave it; may be empty.
   Optional<In<ScoredToken>> best;       // [kRanks, rows, parts] tokens from 0 in each rank's part
   Optional<Out<ScoredToken>> all_best;  // [rows, kRanks * parts] by rank, tokens of the whole vocabulary
 

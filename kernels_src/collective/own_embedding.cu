@@ -5,7 +5,7 @@
 
 NODEWRIGHT_KERNEL(own_embedding, OwnEmbedding, kOwnEmbeddingThreads) {
   wait_for_inputs();
-  release_behind_wait();  // not before: what the step's rows are is settled for every kernel behind this one
+  release_behind_wait();  // not before: what the step's rows are is settled for every kernel after this one
   const int64_t row = blockIdx.x;
   if (row >= args.n_live.data[0]) return;
   const int64_t token = step_token(args, row), first = first_token(args, args.rank);

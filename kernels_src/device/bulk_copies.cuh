@@ -55,7 +55,7 @@ struct CopyBarrier {
   }
 };
 
-// What this thread has stored to shared memory comes before copies that are asked for behind a barrier of the threads.
+// What this thread has stored to shared memory comes before copies that are asked for after a barrier of the threads.
 NODEWRIGHT_DEVICE void order_stores_before_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 #else

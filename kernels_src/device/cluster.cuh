@@ -10,7 +10,7 @@ namespace nodewright {
 
 #ifndef __CUDACC_RTC__
 
-// Of this block in its cluster, x fastest.
+// The rank of this block in its cluster, x fastest.
 NODEWRIGHT_DEVICE int cluster_rank() { return emulation::hooks.cluster_rank(); }
 
 // All threads of the cluster that have not ended arrive, then wait, in turns. What a thread wrote to any block's shared

@@ -250,7 +250,7 @@ NODEWRIGHT_DEVICE void group_sums(float (&v)[N]) {
 #endif
 }
 
-// Elements of a Settled or SettledInOut field, also before wait_for_inputs(), or of another behind it: past L1, which
+// Elements of a Settled or SettledInOut field, also before wait_for_inputs(), or of another after it: past L1, which
 // may hold what an earlier launch read there. Stays before the wait where it stands before it.
 NODEWRIGHT_DEVICE int32_t load_settled(const int32_t* address) {
 #ifdef __CUDACC_RTC__

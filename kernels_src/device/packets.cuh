@@ -79,7 +79,7 @@ NODEWRIGHT_DEVICE float take(const Packet* at, Packet packet, uint32_t epoch, co
   return __uint_as_float(packet.bits);
 }
 
-// Sixteen bytes that a flag will say have come: sent by any threads of a block, a barrier behind them, then by one
+// Sixteen bytes that a flag will say have come: sent by any threads of a block, a barrier after them, then by one
 // thread fence_peers() and the flag's push(). `at`: in a peer's memory.
 NODEWRIGHT_DEVICE void push_word(uint4* at, const uint4& word) {
 #ifdef __CUDACC_RTC__

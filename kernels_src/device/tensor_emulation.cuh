@@ -41,7 +41,7 @@ template <class Word>
       to[0] = low_bf16(pair), to[1] = high_bf16(pair);
     }
 }
-// Of two of its right operand.
+// Emulates two of its right operand.
 template <class Word>
 [[gnu::always_inline]] inline void take_right(Right& b, Word word) {
   for (int lane = 0; lane < 32; ++lane)

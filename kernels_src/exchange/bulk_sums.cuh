@@ -1,4 +1,4 @@
-// Sums over the ranks of many rows at once, in bf16: chunks of sixteen-byte words without an epoch of their own, behind
+// Sums over the ranks of many rows at once, in bf16: chunks of sixteen-byte words without an epoch of their own, after
 // each a flag that has one. Words are half the bytes of packets of two values.
 #pragma once
 

@@ -8,7 +8,7 @@
 NODEWRIGHT_KERNEL(embed_exchange, EmbedExchange, kEmbedExchangeThreads) {
   constexpr int kTeam = static_cast<int>(kRanks);
   wait_for_inputs();
-  release_behind_wait();  // not before: what the step's rows are is settled for every kernel behind this one
+  release_behind_wait();  // not before: what the step's rows are is settled for every kernel after this one
   const uint32_t epoch = epoch_of(args.exchange);
   const int live = args.n_live.data[0];
   const auto token_of = [&](int row) {

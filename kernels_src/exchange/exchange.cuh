@@ -24,7 +24,7 @@ NODEWRIGHT_DEVICE void for_each_peer(const Exchange& e, Function f) {
   if constexpr (Ranks > 7) visit(7, e.to7, e.from7);
 }
 
-// What the packets of this exchange carry in this launch; behind wait_for_inputs().
+// What the packets of this exchange carry in this launch; after wait_for_inputs().
 NODEWRIGHT_DEVICE uint32_t epoch_of(const Exchange& e) {
 #ifdef __CUDACC_RTC__
   const uint32_t launch = __ldcg(e.launch.data);
@@ -40,7 +40,7 @@ NODEWRIGHT_DEVICE void send(const Exchange& e, int64_t i, float value, uint32_t 
   for_each_peer<Ranks>(e, [&](int, Packet* to, const Packet*) { push(to + i, value, epoch); });
 }
 
-// Where values go one way or not at all: one thread has sent element `i` to all other ranks and takes theirs, behind
+// Where values go one way or not at all: one thread has sent element `i` to all other ranks and takes theirs, after
 // all else that it does. Without it a rank that takes nothing could be an exchange further than the two slots allow,
 // and write where another one still reads.
 template <int Ranks>

@@ -24,7 +24,7 @@ struct Exchange {
 };
 
 // A bulk exchange of rows, [rows, cols] with cols a multiple of 8: flags, then words of eight values in bf16. A flag of
-// each block says how many of its chunks have come, which is why a grid has at most so many blocks; flags stay where
+// each block says how many of its chunks have come, which bounds the blocks of a grid; flags stay where
 // they are whatever the step's size, so that no word is ever taken for one.
 inline constexpr unsigned kBulkFlags = 1024;
 // Words of a thread in a chunk.

@@ -33,7 +33,7 @@ inline constexpr unsigned kExchangeAddThreads = 256;
 constexpr unsigned exchange_add_blocks(unsigned ranks, unsigned sm_count, bool sums_more) {
   return (ranks > 2 || sums_more ? 2 : 4) * sm_count;  // what is seen of many ranks takes registers, as those do
 }
-// Of packets: a block for each 256 of a row, or of several rows.
+// By packets: a block for each 256 columns of one row or several.
 constexpr LaunchShape exchange_add_shape(unsigned rows, unsigned cols, unsigned ranks, unsigned sm_count,
                                          bool leaves_gained, bool sums_more = false) {
   const unsigned across = (cols + kExchangeAddThreads - 1) / kExchangeAddThreads;
@@ -42,14 +42,14 @@ constexpr LaunchShape exchange_add_shape(unsigned rows, unsigned cols, unsigned 
           {kExchangeAddThreads, 1, 1},
           leaves_gained ? kExchangeAddThreads / 32 * 4 : 0};
 }
-// Of a lane, beside which the other one computes: blocks that fill an SM each, of so few SMs that its products have the
-// others. An eighth takes as long for a lane's sums as a fourth of its products do, by the bytes that a block has on
-// its way (32 KiB) and 3 us for each chunk; not measured.
+// In a lane, beside which the other lane computes: blocks that fill an SM each, on few SMs, so that its products have
+// the others. An eighth takes as long for a lane's sums as a fourth of its products do, by the bytes that a block has
+// on its way (32 KiB) and 3 us for each chunk; not measured.
 inline constexpr unsigned kLaneShareOfSms = 8;
 constexpr unsigned lane_exchange_multiple(unsigned ranks, bool sums_more) {
   return exchange_add_blocks(ranks, 1, sums_more);
 }
-// Of a bulk exchange: a block for each chunk, or for several.
+// In a bulk exchange: a block for each chunk, or for several.
 constexpr LaunchShape exchange_bulk_shape(uint64_t values, unsigned ranks, unsigned sm_count, bool sums_more,
                                           bool in_lane = false) {
   const unsigned threads = kExchangeAddThreads * (in_lane ? lane_exchange_multiple(ranks, sums_more) : 1);

@@ -108,7 +108,7 @@ NODEWRIGHT_DEVICE void put_sums(const Args& args, int64_t at, const float (&sums
 // bias; it gives the same bits whenever it is asked.
 template <class Args, class Own>
 NODEWRIGHT_DEVICE void exchange_and_add(const Args& args, Own own) {
-  // Not of a lane: what follows would wait on the SMs that the other lane's products have meanwhile.
+  // Not in a lane: dependents would wait on the SMs that the other lane's products use meanwhile.
   if constexpr (kBulk <= 1) release_dependents();
   if constexpr (kBulk != 0) {
     wait_for_inputs();

@@ -27,7 +27,7 @@ struct GatherLogits {
   int64_t part_stride;
   int64_t logits_stride;
   int64_t rows;       // of the bucket
-  Exchange exchange;  // packet m * most + n: row m, the sender's logit n; behind those, 2 (m * parts + j): score, token
+  Exchange exchange;  // packet m * most + n: row m, the sender's logit n; after those, 2 (m * parts + j): score, token
 };
 
 // Constants: kRanks; kBest: 1 where the head leaves the largest.

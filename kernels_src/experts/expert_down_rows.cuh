@@ -8,7 +8,7 @@
 
 namespace nodewright {
 
-// Calls put(m, n, sum) for outputs n of row m, in one thread each, behind the wait. `Args`: ExpertDownAdd or
+// Calls put(m, n, sum) for outputs n of row m, in one thread each, after the wait. `Args`: ExpertDownAdd or
 // ExpertDownSum.
 template <class Args, class Put>
 NODEWRIGHT_DEVICE void sum_expert_rows(const Args& args, Put put) {

@@ -25,7 +25,7 @@ struct ExpertRows {
   NODEWRIGHT_DEVICE int column(int block, int i) const {
     return (((block * kAhead + i) * kParts + part) * 32 + lane_of_warp()) * 8;
   }
-  // Of the rows at `group`, `rows` of which there are.
+  // Requests the `rows` rows at `group`.
   NODEWRIGHT_DEVICE void request(int i, const bf16* group, int rows, int block) {
     const bool counts = kExact || column(block, i) < kStride;
     NODEWRIGHT_UNROLL
@@ -67,14 +67,14 @@ struct ExpertRows {
 // Eight elements of a bf16 row of kCols that count, from `column` on.
 NODEWRIGHT_DEVICE void load_counted_8(const bf16* row, int column, float (&x)[8]) {
   unpack_8(load_16(row + column), x);
-  if constexpr (kCols % 8 != 0) {  // what follows the last is anything
+  if constexpr (kCols % 8 != 0) {  // columns from kCols on are undefined
     NODEWRIGHT_UNROLL
     for (int i = 0; i < 8; ++i)
       if (column + i >= kCols) x[i] = 0.0f;
   }
 }
 
-// Of a row that does not count the expert may be anything.
+// The expert of a row from n_live on is undefined.
 NODEWRIGHT_DEVICE int64_t valid_expert(int expert) {
   return static_cast<uint32_t>(expert) < static_cast<uint32_t>(kExperts) ? expert : 0;
 }

@@ -36,8 +36,8 @@ struct ExpertRowsShape : ExpertShape {
             static_cast<unsigned>(4 * (stride + 32))};
   }
 
-  // Of expert_down_add: warps that share the columns of an expert, enough for eight warps a block, and outputs of a
-  // block.
+  // For expert_down_add: warps that share the columns of an expert, enough for eight warps a block, and a block's
+  // outputs.
   constexpr int64_t parts() const { return chosen >= 8 ? 1 : 8 / chosen; }
   constexpr int64_t down_threads() const { return 32 * chosen * parts(); }
   constexpr int64_t rows_of_block(int64_t sm_count) const {

@@ -81,7 +81,7 @@ struct StagedRows {
   NODEWRIGHT_DEVICE void wait(int stage) {
     copies.template wait<kLeft>();
     __syncthreads();
-    if constexpr (kCols % 8 != 0) {  // what follows the last column is anything
+    if constexpr (kCols % 8 != 0) {  // columns from kCols on are undefined
       const int last = static_cast<int>(kCols) / 8 * 8 - stage % kPieces * static_cast<int>(kPieceColumns);
       if (last >= 0 && last < kPieceColumns && threadIdx.x < kTokens)
         for (int i = kCols % 8; i < 8; ++i)

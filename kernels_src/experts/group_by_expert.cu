@@ -6,7 +6,7 @@
 namespace nodewright {
 
 constexpr int kWarps = static_cast<int>(kThreads / 32), kAll = static_cast<int>(kExperts);
-constexpr int kOfLane = (kAll + 31) / 32;  // experts of a lane, one behind the other
+constexpr int kOfLane = (kAll + 31) / 32;  // experts of a lane, one after the other
 
 // The sum over the lanes below.
 NODEWRIGHT_DEVICE int sum_below(int v) {

@@ -66,6 +66,7 @@ NODEWRIGHT_KERNEL(norm_expert_gate_up, NormExpertGateUp, kExpertRowsThreads) {
         warp_sums(sums);
         const int unit = first + g * kWarps, j = unit / kUnits;
         if (lane_of_warp() == 0)
-          args.y.data[(row * kChosen + j) * args.y_stride + (unit - j * kUnits)] = to_bf16(activate(sums[0]) * sums[1]);
+          args.y.data[(row * kChosen + j) * args.y_stride + (unit - j * kUnits)] =
+              to_bf16(activate<kActivation>(sums[0]) * sums[1]);
       });
 }

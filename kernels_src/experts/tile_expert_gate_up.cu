@@ -8,6 +8,6 @@ NODEWRIGHT_KERNEL(tile_expert_gate_up, ExpertGateUp, kExpertTilesThreads) {
   multiply_experts(
       args, [](int pair) { return static_cast<int64_t>(pair / static_cast<int>(kChosen)); },
       [&](int pair, int row, float gate, float up) {
-        args.y.data[pair * args.y_stride + row / 2] = to_bf16(activate(gate) * up);
+        args.y.data[pair * args.y_stride + row / 2] = to_bf16(activate<kActivation>(gate) * up);
       });
 }

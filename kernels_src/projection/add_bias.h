@@ -1,4 +1,4 @@
-// y += kScale * bias: behind a library product in fp32, whose own epilogue takes no bias in bf16.
+// y += kScale * bias: after a library product in fp32, whose own epilogue takes no bias in bf16.
 #pragma once
 
 #include "kernels_src/args.h"

@@ -1,17 +1,18 @@
-// A product whose sums cross the devices, row by row: what project_exchange.cu and its form of rows with adapters
-// share. Of each segment of its outputs a block sends all sums before it takes any; block (b, t) of a rank waits for
-// the others' (b, t) alone, which go through the same segments.
+// A product by rows whose sums cross the devices (project_exchange.cu, adapted_project_exchange.cu). A block sends all
+// sums of a segment of its outputs before it takes any; block (b, t) of a rank waits for the others' (b, t) alone,
+// which go through the same segments.
 #pragma once
 
 #include "kernels_src/exchange/exchange.cuh"
+#include "kernels_src/product/end/end.cuh"
 #include "kernels_src/projection/matvec.cuh"
 
 namespace nodewright {
 
-// `args`: those of ProjectExchange, at least. own(row, output, sum) is what this rank has of an output, from its
-// product with the bias; it gives the same bits whenever it is asked.
-template <class Args, class Own>
-NODEWRIGHT_DEVICE void project_and_exchange(const Args& args, Own own) {
+// `args`: those of ProjectExchange, at least. Own: an end whose own() gives the rank's sum of an output, the same bits
+// whenever it is called.
+template <class Own, class Args>
+NODEWRIGHT_DEVICE void project_and_exchange(const Args& args) {
   constexpr int kTeam = static_cast<int>(kRanks);
   const int thread = static_cast<int>(threadIdx.x);
   // What the end needs beside the sums comes while the weights do: the epoch, and of one row this thread's element of
@@ -35,7 +36,7 @@ NODEWRIGHT_DEVICE void project_and_exchange(const Args& args, Own own) {
         const int output = segment + r;
         const int64_t row = first_row + m;
         f(i, row * args.outputs + output, row * args.residual_stride + output,
-          scaled_by<kScale>(own(row, output, biased(args, output, sum(r, m)))));
+          scaled_by<kScale>(Own::own(args, row, output, 0, biased(args, output, sum(r, m)))));
       }
     };
     for_each_sum([&](int, int64_t at, int64_t, float mine) { send<kTeam>(args.exchange, at, mine, epoch); });

@@ -25,8 +25,8 @@ NODEWRIGHT_KERNEL(gate, Gate, kGateThreads) {
     for (int j = 0; j < 8; ++j) v[j] += bias[j];
   }
   const auto value = [&](int j) {
-    if constexpr (kGated != 0) return activate(v[2 * j]) * v[2 * j + 1];
-    return activate(v[j]);
+    if constexpr (kGated != 0) return activate<kActivation>(v[2 * j]) * v[2 * j + 1];
+    return activate<kActivation>(v[j]);
   };
   bf16* y = args.y.data + row * args.y_stride + i;
   NODEWRIGHT_UNROLL

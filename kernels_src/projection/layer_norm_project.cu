@@ -97,6 +97,6 @@ NODEWRIGHT_KERNEL(layer_norm_project, LayerNormArgs, kThreads) {
         for (int i = 0; i < kElements; ++i) x[i] = fmaf((x[i] - mean[0]) * scale, norm.gain[i], norm.shift[i]);
       },
       [&](int output, float sum) {
-        if (live) args.y.data[m * args.y_stride + output] = activate(sum);
+        if (live) args.y.data[m * args.y_stride + output] = activate<kActivation>(sum);
       });
 }

@@ -52,7 +52,7 @@ struct MatvecShape {
     std::pair<int64_t, int64_t> least{INT64_MAX, INT64_MAX};
     for (const int64_t t : {128, 160, 192, 224, 256, 320}) {
       // Few outputs of short rows end soon anyway, and two such blocks keep out the kernel that comes next: its blocks
-      // then crowd on the SMs that end first (Qwen2.5-0.5B's head behind down: 129 us in place of 94).
+      // then crowd on the SMs that end first (Qwen2.5-0.5B's head after down: 129 us in place of 94).
       if (t == 320 && chunks < 640 && !normed) continue;
       int64_t n = 16;
       while (n >= unit && (n * 2 * stride > most_in_flight(t) || !fits_one_row(n, t))) n /= 2;

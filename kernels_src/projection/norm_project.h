@@ -20,13 +20,12 @@ struct NormProject {
   int64_t y_stride;    // elements between two rows of y
   float eps;           // added to the mean square, or to the variance
 
-  // Of logits in tiles with `best`, else empty: a row whose choice takes the largest leaves no y, unless all are kept.
+  // For logits in tiles with `best`; empty otherwise. Greedy rows then leave no y, unless keeps_all says so.
   Optional<In<float>> temperature;  // [rows]
   Optional<In<int32_t>> keeps_all;  // [1] 0: no
 };
 
-// Of a launch with `best`: the shape of one without, and each thread's best so far in shared memory, since registers
-// are all in use.
+// The shape of a launch with `best`: each thread's best so far lies in shared memory, since registers are all in use.
 constexpr LaunchShape with_best(LaunchShape shape) {
   shape.shared_bytes += static_cast<unsigned>(sizeof(ScoredToken)) * shape.block[0];
   return shape;

@@ -82,7 +82,7 @@ NODEWRIGHT_DEVICE void add_projected(InputSlice& slice, const NormSlice& norm, c
   const auto load = [&](int m, int c) {
     float(&p)[8] = projected(m, c);
     load_fp32_8(p, args.from.projected.data + (first_row + m) * kStride, chunk_column(c));
-    if constexpr (kCols % 8 != 0) {  // what follows the last column is anything
+    if constexpr (kCols % 8 != 0) {  // columns from kCols on are undefined
       NODEWRIGHT_UNROLL
       for (int i = 0; i < 8; ++i)
         if (chunk_column(c) + i >= kCols) p[i] = 0.0f;

@@ -4,6 +4,4 @@
 #include "kernels_src/projection/exchanged_rows.cuh"
 #include "kernels_src/projection/project_exchange.h"
 
-NODEWRIGHT_KERNEL(project_exchange, ProjectExchange, kThreads) {
-  project_and_exchange(args, [](int64_t, int, float sum) { return sum; });
-}
+NODEWRIGHT_KERNEL(project_exchange, ProjectExchange, kThreads) { project_and_exchange<End>(args); }

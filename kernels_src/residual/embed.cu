@@ -5,7 +5,7 @@
 
 NODEWRIGHT_KERNEL(embed, Embed, kEmbedThreads) {
   wait_for_inputs();
-  release_behind_wait();  // not before: what the step's rows are is settled for every kernel behind this one
+  release_behind_wait();  // not before: what the step's rows are is settled for every kernel after this one
   const int row = static_cast<int>(blockIdx.x);
   // All three before the first of them is looked at.
   const int live = load_settled(args.n_live.data), sequence = load_settled(args.sequences.data + row);

@@ -1,4 +1,4 @@
-// y = norm(x) in fp32: the hidden states behind the last layer, for whoever asks for them.
+// y = norm(x) in fp32: the hidden states after the last layer, as an output of the step.
 #pragma once
 
 #include "kernels_src/args.h"

@@ -12,7 +12,7 @@ struct NormRows {
   Out<bf16> y;                   // [rows, stride], zero from cols on
   In<int32_t> n_live;            // [1]
   float eps;                     // added to the mean square, or to the variance
-  Optional<Frozen<bf16>> shift;  // [cols] of a LayerNorm, else empty
+  Optional<Frozen<bf16>> shift;  // [cols] of a LayerNorm, or empty
 };
 
 // Constants: kCols; kNorm (kernels_src/residual/norm.h).

@@ -15,7 +15,7 @@ NODEWRIGHT_DEVICE ScoredToken better(ScoredToken a, ScoredToken b) {
 
 constexpr int kNotANumber = -2;  // in place of a token, and not replaced
 
-// Of scores in ascending order of their tokens.
+// Keeps the best of scores that come in ascending order of their tokens.
 NODEWRIGHT_DEVICE void keep_best(ScoredToken& best, float v, int token) {
   if (v != v) best.token = kNotANumber;
   if (best.token == kNotANumber) return;
@@ -33,7 +33,7 @@ NODEWRIGHT_DEVICE ScoredToken warp_best(ScoredToken mine) {
   return mine;
 }
 
-// The best choice of a block of so many warps, in every thread. `scratch`: 32 ScoredTokens.
+// The best choice of a block of `Warps` warps, in every thread. `scratch`: 32 ScoredTokens.
 template <int Warps>
 NODEWRIGHT_DEVICE ScoredToken block_best(ScoredToken mine, ScoredToken* scratch) {
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
@@ -52,8 +52,8 @@ NODEWRIGHT_DEVICE ScoredToken better_part(ScoredToken a, ScoredToken b) {
   return better(a, b);
 }
 
-// The best of the warp, and of a block of so many warps, in every thread; kNotANumber where one of the threads says so.
-// Once in the code. `scratch`: 32 ScoredTokens.
+// The best of a warp, and of a block of `Warps` warps, in every thread; kNotANumber where one of the threads has it.
+// Not inlined. `scratch`: 32 ScoredTokens.
 NODEWRIGHT_CALLED ScoredToken best_of_warp(ScoredToken best) {
   const bool has_nan = __any_sync(0xffffffffu, best.token == kNotANumber) != 0;
   NODEWRIGHT_NO_UNROLL

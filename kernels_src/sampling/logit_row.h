@@ -4,7 +4,7 @@
 namespace nodewright {
 
 inline constexpr unsigned kLogitRowThreads = 512;
-// Of a row's logits, by how far they lie below the largest (sampling/weighted_bins.cuh), and shared memory of each.
+// Bins of a row's logits by their distance from the largest (sampling/weighted_bins.cuh), and shared bytes of each.
 inline constexpr unsigned kLogitBins = 512, kBytesOfBin = 24;
 
 // Blocks that share a row, as a cluster: an H100 has clusters of 16 at most, and about two blocks an SM run at once.

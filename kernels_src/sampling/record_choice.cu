@@ -35,7 +35,7 @@ NODEWRIGHT_DEVICE Shared shared_of_block() {
   return shared;
 }
 
-NODEWRIGHT_DEVICE ScoredToken missing() { return {-INFINITY, 0x7fffffff}; }  // comes behind all others
+NODEWRIGHT_DEVICE ScoredToken missing() { return {-INFINITY, 0x7fffffff}; }  // comes after all others
 
 NODEWRIGHT_DEVICE bool comes_before(ScoredToken a, ScoredToken b) {
   return a.score > b.score || (a.score == b.score && a.token < b.token);

@@ -9,7 +9,7 @@
 
 namespace nodewright {
 
-// Of one choice, beside the token itself.
+// Log probabilities of one choice beside the token's own.
 inline constexpr int kMostLogprobs = 20;
 
 struct RecordChoice {

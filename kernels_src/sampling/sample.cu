@@ -119,7 +119,7 @@ NODEWRIGHT_KERNEL_OF(sample, Sample, kSampleThreads, 2) {
   if (row >= live) return;
   const bool greedy = !(temperature >= kLeastTemperature), has_best = args.best.count > 0;
   if (greedy && has_best && part != 0) return;
-  // Behind a cluster's barrier nothing is in L1, so this one comes before what is read twice.
+  // After a cluster's barrier nothing is in L1, so this one comes before what is read twice.
   if constexpr (kParts > 1) cluster_wait();
   const Shared shared = shared_of_block();
   const int vocab = static_cast<int>(args.vocab), share = (vocab + 4 * kParts - 1) / (4 * kParts) * 4;

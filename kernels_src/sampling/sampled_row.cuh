@@ -12,7 +12,7 @@
 
 namespace nodewright {
 
-// Of a row: as many as there are threads. A list lies where the bins were.
+// Listed logits of a row: as many as threads. The list lies where the bins were.
 constexpr int kMostListed = static_cast<int>(kLogitRowThreads);
 
 NODEWRIGHT_DEVICE uint64_t weight_of(float x) { return static_cast<uint64_t>(expf(x) * 4294967296.0f); }
@@ -31,7 +31,7 @@ NODEWRIGHT_CALLED uint4 noise_of_quad(const NoiseState* state, uint32_t quad) {
   return noise_words(state->seed, state->output, quad);
 }
 
-// Of four. By a choice, not an address, so that they stay in registers where i runs.
+// The i-th of four. By selection, not by address, so that they stay in registers in loops over i.
 NODEWRIGHT_DEVICE uint32_t word_at(uint4 words, int i) {
   return i == 0 ? words.x : i == 1 ? words.y : i == 2 ? words.z : words.w;
 }
@@ -97,7 +97,7 @@ NODEWRIGHT_DEVICE unsigned long long sum_of_weights(const WeightedBins<kBlocks>&
   return bins.weight_to(0);
 }
 
-// A bin behind which no element can be kept. Of top-k: there are k threads whose largest logits lie up to it. Of top-p:
+// A bin after which no element can be kept. Of top-k: there are k threads whose largest logits lie up to it. Of top-p:
 // all that lies behind it, be it `vocab` elements, weighs less than what may be left out beside the largest alone.
 template <int kBlocks>
 NODEWRIGHT_DEVICE int last_bin(const SampledRow& row, const WeightedBins<kBlocks>& bins, float top_of_thread,

@@ -1,4 +1,4 @@
-// One block. Each thread ends or advances rows t, t + 128, ...; then the live rows behind the new n_live move into the
+// One block. Each thread ends or advances rows t, t + 128, ...; then the live rows after the new n_live move into the
 // places before it that became free, one place each, so that no row is read after it was overwritten.
 #include "kernels_src/device/dialect.cuh"
 #include "kernels_src/step/advance.h"

@@ -6,8 +6,8 @@
 
 namespace nodewright {
 
-// Of 16 rows of x with the tile's first 8 rows of W and with the others. Where it has no others, of the first and of
-// the second half of every word: two short chains of instructions that wait for each other, not one long one.
+// Sums of 16 rows of x with the tile's first 8 rows of W and with its others. A tile of 8 rows has none: then sums of
+// the first and second half of every word, two short chains of dependent instructions in place of one long one.
 struct PairSums {
   float upper[4], lower[4];
 };
@@ -56,7 +56,7 @@ NODEWRIGHT_VECTORIZED void multiply_span_of(SpanLane<kPairs>* const* lanes) {
       const auto sums = [&](int lane) { return other == 0 ? lanes[lane]->sums[p].upper : lanes[lane]->sums[p].lower; };
       Sums16x8 c;
       take_sums(c, sums);
-      // Of 16 columns: half a lane's words.
+      // A step is 16 columns: half a lane's words.
       for (int step = kRows == 16 ? 0 : other; step < 4; step += kRows == 16 ? 1 : 2) {
         const auto word = [&](const uint4& words, int i) {
           uint32_t held[4];

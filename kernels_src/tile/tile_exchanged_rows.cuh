@@ -4,6 +4,7 @@
 #pragma once
 
 #include "kernels_src/exchange/exchange.cuh"
+#include "kernels_src/product/end/end.cuh"
 #include "kernels_src/tile/tile_kept_sums.cuh"
 
 namespace nodewright {
@@ -22,8 +23,8 @@ struct NextGains {
   }
 };
 
-// Of row m, of this thread: takes the sums of kKeptAtOnce outputs from `first` on, kRowLanes apart, and puts them where
-// they belong. All looks and loads are on their way before the first wait. Returns the sum of their squares.
+// For this thread's row m: takes the sums of kKeptAtOnce outputs from `first` on, kRowLanes apart, and stores them. All
+// looks and loads are on their way before the first wait. Returns the sum of their squares.
 template <class Args>
 NODEWRIGHT_DEVICE float take_kept(const Args& args, const KeptSums& kept, const NextGains& gains, int first, int m,
                                   uint32_t epoch) {
@@ -57,10 +58,9 @@ NODEWRIGHT_DEVICE float take_kept(const Args& args, const KeptSums& kept, const 
   return squares;
 }
 
-// `args`: those of ProjectExchange, at least. own_of(n, m, sum) is what this rank has of output n and row m, from its
-// product with the bias.
-template <class Args, class Own>
-NODEWRIGHT_DEVICE void tile_project_and_exchange(const Args& args, Own own_of) {
+// `args`: those of ProjectExchange, at least. Own: an end whose own() gives the rank's sum of an output.
+template <class Own, class Args>
+NODEWRIGHT_DEVICE void tile_project_and_exchange(const Args& args) {
   static_assert(kLeavesGained == 0 || kAdds != 0);
   int live = 0;
   uint32_t epoch = 0;
@@ -73,7 +73,7 @@ NODEWRIGHT_DEVICE void tile_project_and_exchange(const Args& args, Own own_of) {
       },
       [&](int n, int m, float sum) {
         if constexpr (kBias != 0) sum += to_float(args.bias.data[n]);
-        const float mine = scaled_by<kScale>(own_of(n, m, sum));
+        const float mine = scaled_by<kScale>(Own::own(args, m, n, 0, sum));
         send<static_cast<int>(kRanks)>(args.exchange, m * args.outputs + n, mine, epoch);
         return mine;
       });

@@ -10,7 +10,7 @@
 
 namespace nodewright {
 
-// Of args.from.gained and args.from.squares, by args.eps.
+// The rows of args.from.gained, scaled by args.from.squares and args.eps.
 template <class Args>
 struct GainedRows {
   static constexpr int kStageBytes = 0;  // in the ring
@@ -41,7 +41,7 @@ struct GainedRows {
         0, {words, args.from.gained.data, rows < kTokens ? rows : kTokens, kStride * 2, kRowBytes, kStride * 2});
     copies.close();
   }
-  // The rows are there then, for all threads; the squares behind the next barrier.
+  // The rows are there then, for all threads; the squares after the next barrier.
   NODEWRIGHT_DEVICE void wait() {
     const int count = static_cast<int>(args.from.squares.count);
     float sum = 0.0f;  // of row threadIdx.x % kTokens

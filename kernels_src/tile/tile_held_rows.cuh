@@ -10,7 +10,7 @@
 
 namespace nodewright {
 
-// Of an SM, as launch bounds say: more than two spans in registers leave too few for a second.
+// Blocks of an SM, for launch bounds: more than two spans in registers leave too few for a second block.
 constexpr int kBlocksOfSm = kHeld != 0 && kSpans > 2 ? 1 : static_cast<int>(512 / kThreads);
 
 struct HeldRows {

@@ -68,7 +68,7 @@ NODEWRIGHT_DEVICE void finish_cluster_sums(const KeptSums& kept, int live, Finis
 }
 
 // All of a kernel without a norm up to its finished sums, of rows that are streamed or held. ready(own) is called once,
-// by all threads, behind the wait, when `live`, of the rows of x, is set. What finish(n, m, sum) makes of output n and
+// by all threads, after the wait, when `live`, of the rows of x, is set. What finish(n, m, sum) makes of output n and
 // row m < live stays, and at the end all of it is there for all threads that share the row. end_kept_sums() comes last.
 template <class Args, class Ready, class Finish>
 NODEWRIGHT_DEVICE KeptSums tile_project_kept(const Args& args, OutputRange range, int& live, Ready ready,

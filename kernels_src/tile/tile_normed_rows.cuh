@@ -3,7 +3,7 @@
 // sums in the end: norm(x) . w = (x * gain) . w / rms(x). With kPostNorm what the block before has projected is normed
 // and added to x first: every block does so for itself, and the first leaves the sum for the kernels after this one.
 //
-// A LayerNorm is complete before its rows are rounded: means are found behind a barrier of their own, since what is
+// A LayerNorm is complete before its rows are rounded: means are found after a barrier of their own, since what is
 // left of x without its mean may be small beside x.
 //
 // With kGained the kernel before has done all that but the scales (tile/tile_gained_rows.cuh, or tile_held_rows.cuh).
@@ -22,8 +22,8 @@ constexpr bool kBare = kNorm == static_cast<int64_t>(Norm::none);
 constexpr bool kLayerNorm = kNorm == static_cast<int64_t>(Norm::layer);
 static_assert(!kLayerNorm || (kPostNorm == 0 && kGained == 0));
 
-// Of args.from.x, padded with zeros to kStride, by args.from.gain and args.eps; of a LayerNorm also by args.from.shift,
-// of kPostNorm by args.from.projected, post_gain and x_next. A lane reads the words that it has written.
+// The normalized rows of args.from.x, padded with zeros to kStride, by args.from.gain and args.eps; a LayerNorm also
+// takes args.from.shift, kPostNorm args.from.projected, post_gain and x_next. A lane reads the words that it wrote.
 template <class Args>
 struct NormedRows {
   static constexpr int kStageBytes = 0;  // in the ring
@@ -84,7 +84,7 @@ struct NormedRows {
     }
   };
 
-  // Of word i: the first column of its step, and where this lane's elements of it begin.
+  // Word i: the first column of its step, and the first of this lane's elements in it.
   NODEWRIGHT_DEVICE static int step_column(int i) { return span_column(i / kTiles / 2) + i / kTiles % 2 * 32; }
   NODEWRIGHT_DEVICE static int column_of(int i) { return step_column(i) + lane_of_warp() % 4 * 8; }
   NODEWRIGHT_DEVICE static int row_of(int i) { return i % kTiles * 8 + lane_of_warp() / 4; }
@@ -105,7 +105,7 @@ struct NormedRows {
       }
     }
   }
-  // What follows the last column of a row of args.from.projected is anything.
+  // Columns of args.from.projected from kCols on are undefined.
   NODEWRIGHT_DEVICE void unpack_projected(const Words& v, int first, int i, float (&p)[8]) const {
     v.unpack(i, p);
     if constexpr (kCols % 8 != 0) {
@@ -123,7 +123,7 @@ struct NormedRows {
       for (int n = 0; n < kTiles; ++n) to[warp_of_block() * kTokens + n * 8 + lane_of_warp() / 4] = sums[n];
     }
   }
-  // Of row m, after a barrier.
+  // The scale of row m, after a barrier.
   NODEWRIGHT_DEVICE float scale_of(int m, const float* of) const {
     float sum = 0.0f;
     NODEWRIGHT_UNROLL_ON_DEVICE
@@ -201,7 +201,7 @@ struct NormedRows {
     if constexpr (!kBare) leave_squares(sums, squares);
   }
 
-  // Of a LayerNorm. Each warp leaves the mean of its columns and their squares about it; those of the row follow from
+  // LayerNorm. Each warp leaves the mean of its columns and their squares about it; those of the row follow from
   // all (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979),
   // so that a mean far above the deviation costs no bits.
   NODEWRIGHT_DEVICE void convert_centred() {

@@ -6,5 +6,5 @@
 #include "kernels_src/tile/tile_exchanged_rows.cuh"
 
 NODEWRIGHT_KERNEL_OF(tile_project_exchange, ProjectExchange, kThreads, kBlocksOfSm) {
-  tile_project_and_exchange(args, [](int, int, float sum) { return sum; });
+  tile_project_and_exchange<End>(args);
 }

@@ -36,7 +36,7 @@ struct StreamedRows {
     const int left = static_cast<int>(kCols) - span_column(span) - s * 32 - lane_column();
     if (!kExact && left <= 0) return uint4{0u, 0u, 0u, 0u};
     uint4 x = load_16(stage + (n * 8 + lane_of_warp() / 4) * kRowBytes + (span_column(i) + s * 32 + lane_column()) * 2);
-    if constexpr (kCols % 8 != 0) {  // what follows the last column is anything
+    if constexpr (kCols % 8 != 0) {  // columns from kCols on are undefined
       const auto keep = [&](uint32_t pair, int k) {
         return left >= k + 2 ? pair : left == k + 1 ? pair & 0xffffu : 0u;
       };

@@ -36,15 +36,15 @@ struct TileShape {
   TileTuning tuning = {};
   bool keeps_sums = false;  // a block's sums stay in its shared memory (tile/tile_kept_sums.cuh)
 
-  // Of up to 32 rows a warp holds four spans of 64 columns in 128 registers a lane. So many blocks of a cluster share
-  // the columns, the fewest that can hold them; 0: in no number of them.
+  // Blocks of a cluster that share the columns: the fewest that can hold them, 0 where none can. With up to 32 rows a
+  // warp holds four spans of 64 columns in 128 registers a lane.
   constexpr int64_t splits() const {
     if (!held) return 1;
     for (int64_t n = tuning.splits > 0 ? tuning.splits : 1; n <= kMostSplits; n *= 2)
       if (stride % (8 * n) == 0 && (stride / n + 63) / 64 <= 8 * kMostHeldSpans) return n;
     return 0;
   }
-  // Of one block.
+  // Columns of one block.
   constexpr int64_t columns() const { return stride / splits(); }
   constexpr bool holds() const { return held && cols == stride && token_tiles() <= 4 && splits() > 0; }
 
@@ -67,10 +67,10 @@ struct TileShape {
     return best;
   }
   constexpr int64_t threads() const { return 32 * warps(); }
-  // Of a warp; each is 64 columns of a row.
+  // Spans of a warp; each is 64 columns of a row.
   constexpr int64_t spans() const { return (columns() + 64 * warps() - 1) / (64 * warps()); }
 
-  // Of W, in a tile. What is not normed comes with every tile again.
+  // Rows of W in a tile. Rows of x that are not normalized are copied again for every tile.
   constexpr int64_t tile_rows() const { return tuning.rows > 0 ? tuning.rows : normed && !held ? 8 : 16; }
 
   // Spans of a warp that come as one stage. Of rows that are normed all, where a tile of them is at most 64 KiB: one
@@ -92,7 +92,7 @@ struct TileShape {
   constexpr int64_t most_outputs(int64_t sm_count) const {
     return (outputs / unit + ranges(sm_count) - 1) / ranges(sm_count) * unit;
   }
-  // Of the block with the most rows.
+  // Stages of the block with the most rows.
   constexpr int64_t stages(int64_t sm_count) const {
     const int64_t most = most_outputs(sm_count);
     const int64_t pieces = (spans() + piece_spans() - 1) / piece_spans();

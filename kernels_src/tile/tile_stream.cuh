@@ -74,7 +74,7 @@ struct TileRing {
   NODEWRIGHT_DEVICE unsigned char* stage(int slot) const { return stages + slot * kStageBytes; }
   NODEWRIGHT_DEVICE unsigned char* stage_rows(int slot) const { return stage(slot) + kRows * kRowBytes; }
 
-  // Of the block's i-th stage.
+  // The first column of the block's i-th stage.
   NODEWRIGHT_DEVICE static int first_column(int i) { return i % kPieces * kPieceColumns; }
   NODEWRIGHT_DEVICE void request_weights(int i, int slot) {
     const int tile = range.first + i / kPieces * kRows, rows = range.last - tile < kRows ? range.last - tile : kRows;

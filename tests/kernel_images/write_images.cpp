@@ -1,10 +1,13 @@
-// Compiles every kernel that ships for Hopper, and further ones, and writes a cubin of each: two such folders, of before
-// and after a change, tell compare_images.py whether the machine code is the same. Needs no GPU.
-//   kernel_images FOLDER
+// Compiles every kernel that ships for Hopper, and further ones, and writes a cubin of each: two such folders, of
+// before and after a change, tell compare_images.py whether the machine code is the same. Needs no GPU.
+//   kernel_images FOLDER [WORD]    WORD: only those whose request has it, "tile_project_add["
 #include <cstdio>
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <map>
+#include <span>
+#include <string>
 
 #include "runtime/kernels/content_hash.h"
 #include "tests/kernels/compiled_kernels.h"
@@ -13,8 +16,8 @@
 int main(int argc, char** argv) try {
   using namespace nodewright;
   using namespace nodewright::test;
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: kernel_images FOLDER\n");
+  if (argc != 2 && argc != 3) {
+    std::fprintf(stderr, "usage: kernel_images FOLDER [WORD]\n");
     return 2;
   }
   const std::filesystem::path folder = argv[1];
@@ -22,6 +25,7 @@ int main(int argc, char** argv) try {
   ShippedKernels kernels = kernels_of(steps_on_hopper());
   kernels.merge(kernels_with_adapters());
   kernels.merge(kernels_of_ranks());
+  if (argc == 3) std::erase_if(kernels, [&](const auto& one) { return one.first.find(argv[2]) == std::string::npos; });
   const auto nvrtc = Nvrtc::load();
   std::ofstream index(folder / "index.txt", std::ios::trunc);
   for (const auto& [key, kernel] : kernels) {

@@ -1,0 +1,23 @@
+// y[m, i] = f(g) * u in bf16, g and u the sums of outputs 2i and 2i + 1; without a gate f(sum) of output i. f:
+// kFunction, an Activation.
+#pragma once
+
+#include "kernels_src/device/numeric.cuh"
+#include "kernels_src/product/end/end.cuh"
+#include "kernels_src/projection/activation.cuh"
+
+namespace nodewright {
+
+template <bool kHasGate, int64_t kFunction>
+struct GateUp : End {
+  static constexpr int kUnit = kHasGate ? 2 : 1;
+
+  template <class Args, class At, class Sum>
+  NODEWRIGHT_DEVICE static void put(const Args& args, const At& at, Sum sum, bool, const Held&, Kept&) {
+    float value = activate<kFunction>(sum(0));
+    if constexpr (kHasGate) value *= sum(1);
+    *at.in(args.y.data, args.y_stride) = to_bf16(value);
+  }
+};
+
+}  // namespace nodewright

@@ -1,0 +1,20 @@
+// The source of a product in tiles whose x is a residual that the kernel normalizes, or whose norm is begun (kGained).
+#pragma once
+
+#include "kernels_src/product/tiles.cuh"
+#include "kernels_src/tile/tile_normed_rows.cuh"
+
+namespace nodewright {
+
+struct Normed {
+  template <class Args, class Before, class Store>
+  NODEWRIGHT_DEVICE static void run(const Args& args, int unit, Before before, Store store) {
+    tile_project_normed(
+        args, unit, [&](int j, int n, int m) { before(j, n, m, [](int) { return true; }); },
+        [&](int j, int n, int m, float first, float second, bool is_last) {
+          store(j, n, m, first, second, [&](int k) { return k == 0 || !is_last; });
+        });
+  }
+};
+
+}  // namespace nodewright

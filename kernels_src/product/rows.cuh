@@ -1,0 +1,64 @@
+// A product by rows: a source of x (Plain or Normed) streams the matrix past it, and an end (product/end/) takes the
+// sums. Block (b, t): a range of results, rows t * kTile .. + kTile - 1.
+#pragma once
+
+#include "kernels_src/product/end/end.cuh"
+#include "kernels_src/projection/matvec.cuh"
+
+namespace nodewright {
+
+struct RowPlace {
+  int64_t row;
+  int base, r;  // apart: their sum in a register costs instructions
+  NODEWRIGHT_DEVICE int output() const { return base + r; }
+  template <class T>
+  NODEWRIGHT_DEVICE T* in(T* data, int64_t stride) const {
+    return data + row * stride + base + r;
+  }
+  // The same, where base + r is used already.
+  template <class T>
+  NODEWRIGHT_DEVICE T* of_output(T* data, int64_t stride) const {
+    return data + row * stride + output();
+  }
+};
+
+// x in bf16, as it lies.
+struct Plain {
+  template <class Args, class Before, class Store>
+  NODEWRIGHT_DEVICE static void run(const Args& args, int /*unit*/, Before before, Store store) {
+    project_rows(args, before, store);
+  }
+};
+
+template <class Source, class To, class Args>
+NODEWRIGHT_DEVICE void product(const Args& args) {
+  constexpr int kUnit = To::kUnit;
+  static_assert(kBatch % kUnit == 0, "a gate row and its up row end in the same segment");
+  const int own = static_cast<int>(threadIdx.x);
+  // Of one row, this thread's result of the first segment, mostly the only one, comes with x: requested behind the
+  // sums it would keep the next kernel waiting. Of more rows there are no registers for it.
+  constexpr bool kComesWithX = kTile == 1 && To::kEarly;
+  typename To::Held first{};
+  bool has_first = kComesWithX;
+  typename To::Kept kept{};
+  Source::run(
+      args, kUnit,
+      [&](int64_t first_row, int64_t live, int segment, int rows) {
+        if (kComesWithX && own < rows && live > 0) first = To::request(args, RowPlace{first_row, segment, own});
+      },
+      [&](int64_t first_row, int64_t live, int segment, int rows, auto sum) {
+        const int results = rows / kUnit;
+        for (int i = own; i < results * kTile; i += static_cast<int>(kThreads)) {
+          const auto [r, m] = sum_place(i, results);
+          if (m >= live) continue;
+          const auto value = [&, r = r, m = m](int part) {
+            const int of_segment = kUnit * r + part, output = segment + of_segment;
+            return To::own(args, first_row + m, output, output % kUnit, biased(args, output, sum(of_segment, m)));
+          };
+          To::put(args, RowPlace{first_row + m, segment / kUnit, r}, value, has_first && i == own, first, kept);
+        }
+        has_first = false;
+      });
+}
+
+}  // namespace nodewright

@@ -1,0 +1,89 @@
+// A product on tensor cores: a source of x (Plain or Normed) streams tiles of the matrix past all its rows, and an end
+// (product/end/) takes the sums. Block b: a range of results, all rows.
+#pragma once
+
+#include "kernels_src/product/end/end.cuh"
+#include "kernels_src/tile/tile_rows.cuh"
+
+namespace nodewright {
+
+struct TilePlace {
+  int row, base, r;  // result base + r
+  NODEWRIGHT_DEVICE int output() const { return base + r; }
+  template <class T>
+  NODEWRIGHT_DEVICE T* in(T* data, int64_t stride) const {
+    return data + row * stride + base + r;
+  }
+  template <class T>
+  NODEWRIGHT_DEVICE T* of_output(T* data, int64_t stride) const {
+    return in(data, stride);
+  }
+};
+
+// x in bf16, as it lies. counts(k): whether output n + k of row m is one of the block's, and its row counts.
+struct Plain {
+  template <class Args, class Before, class Store>
+  NODEWRIGHT_DEVICE static void run(const Args& args, int /*unit*/, Before before, Store store) {
+    const OutputRange range = block_outputs<kSplits>(args.outputs, 1);
+    int live = 0;
+    tile_project_rows(
+        args, range, live,
+        [&](int j, int n, int m) { before(j, n, m, [&](int k) { return m < live && n + k < range.last; }); },
+        [&](int j, int n, int m, float first, float second) {
+          if (m >= live) return;
+          store(j, n, m, first, second, [&](int k) { return n + k < range.last; });
+        });
+  }
+};
+
+// f(j, i): the thread's j-th outputs are those of the i-th pair of a tile, of one row of x in every tile. Whole warps.
+template <class F>
+NODEWRIGHT_DEVICE void for_each_owned_pair(F f) {
+  NODEWRIGHT_UNROLL_ON_DEVICE
+  for (int j = 0; j < kOwned; ++j) {
+    const int i = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads);
+    if (i >= kPairsOfTile) break;
+    f(j, i);
+  }
+}
+
+template <class Source, class To, class Args>
+NODEWRIGHT_DEVICE void product(const Args& args) {
+  constexpr int kResults = 2 / To::kUnit;  // of a pair of outputs
+  PairBiases biases;
+  typename To::Held held[To::kEarly ? kOwned : 1][kResults];
+  typename To::Kept kept[To::kGathers ? kOwned : 1] = {};
+  Source::run(
+      args, To::kUnit,
+      [&](int j, int n, int m, auto counts) {
+        biases.request(args, j, n);
+        if constexpr (To::kEarly) {
+          NODEWRIGHT_UNROLL_ON_DEVICE
+          for (int k = 0; k < kResults; ++k)
+            if (counts(k)) held[j][k] = To::request(args, TilePlace{m, n, k});
+        }
+      },
+      [&](int j, int n, int m, float first, float second, auto counts) {
+        biases.add(j, first, second);
+        if constexpr (To::kAdapts) {
+          first = To::own(args, m, n, 0, first);
+          if (counts(1)) second = To::own(args, m, n + 1, To::kUnit - 1, second);
+        }
+        NODEWRIGHT_UNROLL_ON_DEVICE
+        for (int k = 0; k < kResults; ++k) {
+          if (!counts(k)) break;
+          To::put(
+              args, TilePlace{m, n / To::kUnit, k}, [&](int part) { return k + part == 0 ? first : second; }, true,
+              held[To::kEarly ? j : 0][k], kept[To::kGathers ? j : 0]);
+        }
+      });
+  if constexpr (To::kGathers) {
+    for_each_owned_pair([&](int j, int i) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int offset = kHalfTile / 2; offset > 0; offset /= 2) To::join(kept[j], offset);
+      if (i % kHalfTile == 0) To::finish(args, i / kHalfTile, static_cast<int>(kTokens), kept[j]);
+    });
+  }
+}
+
+}  // namespace nodewright
