@@ -12,7 +12,7 @@ namespace nodewright {
 
 struct QueuedWriterOptions {
   size_t queue_bytes = 1 << 20;  // of texts that wait; beyond: they are dropped
-  std::string lost_words;        // behind "N " in the line that tells of dropped texts; empty: no such line
+  std::string lost_words;        // after "N " in the line that tells of dropped texts; empty: no such line
   bool ends_on_error = false;    // the first write that fails is the last one; otherwise each is tried
 };
 

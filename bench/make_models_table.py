@@ -29,9 +29,9 @@ FAMILIES = [
     ("GraniteForCausalLM", "Granite 3", "four multipliers", "granite/*", ["granite-3.1-2b"]),
     ("SmolLM3ForCausalLM", "SmolLM3", "layers that do not rotate", "smollm3/*", ["smollm3-3b"]),
     ("ExaoneForCausalLM", "EXAONE 3, 3.5", "names of its own", "exaone/*", ["exaone-3.5-2.4b"]),
-    ("Exaone4ForCausalLM", "EXAONE 4", "norms behind the blocks, layers that do not rotate", "exaone4/*",
+    ("Exaone4ForCausalLM", "EXAONE 4", "norms after the blocks, layers that do not rotate", "exaone4/*",
      ["exaone-4.0-1.2b"]),
-    ("Olmo2ForCausalLM", "OLMo 2", "norms behind the blocks, q and k normed over all heads", "olmo2/*", ["olmo-2-1b"]),
+    ("Olmo2ForCausalLM", "OLMo 2", "norms after the blocks, q and k normed over all heads", "olmo2/*", ["olmo-2-1b"]),
     ("GemmaForCausalLM", "Gemma", "1 + w norms, scaled embedding, GeGLU", "gemma/*", []),
     ("Gemma2ForCausalLM", "Gemma 2", "norms on both sides, capped scores and logits, windows", "gemma2/*", ["gemma-2-2b"]),
     ("Gemma3ForCausalLM, Gemma3ForConditionalGeneration", "Gemma 3; of 4B and larger the text part",
@@ -184,8 +184,8 @@ def loading(folder):
                                           statistics.median(sum((turn["load_ms"] for turn in turns), []))))
     turns = found["forms"][-1]["rounds"]
     late = [gap > limit_ms for turn in turns for when in ("load", "unload") for gap in turn["largest_of_each_%s_ms" % when]]
-    out += ["", *prose("Of %d loads and unloads in the last form, which is the engine's, streams waited more than %d ms in %d."
-                       % (len(late), limit_ms, sum(late)))]
+    out += ["", *prose("Streams waited more than %d ms in %d of %d loads and unloads in the last form, which is the engine's."
+                       % (limit_ms, sum(late), len(late)))]
     return "\n".join(out) + "\n"
 
 

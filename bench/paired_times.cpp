@@ -13,7 +13,7 @@ PairedGain paired_gain(std::span<const double> before, std::span<const double> n
   const double gain = spread_of(differences).median;
   for (const double difference : differences) distances.push_back(std::abs(difference - gain));
   if (distances.empty()) return {};
-  // Of normal noise: 1.4826 distances are a deviation, and a median errs by 1.2533 / sqrt(n) of it.
+  // Normal noise: a deviation is 1.4826 distances, and a median errs by 1.2533 / sqrt(n) of it.
   const double deviation = 1.4826 * spread_of(distances).median;
   return {gain, 1.2533 * deviation / std::sqrt(static_cast<double>(before.size()))};
 }

@@ -133,7 +133,7 @@ ordered_json stages_json(const std::vector<StageSummary>& stages) {
   return list;
 }
 
-// Of each stage a device like the named one.
+// Each stage gets a device like the named one.
 ordered_json device_json(const std::string& name, const std::vector<StageSummary>& stages, const ModelConfig& config) {
   const OpenedDevice opened = open_device(name);
   Device& device = *opened.device;

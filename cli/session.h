@@ -1,4 +1,4 @@
-// What the model commands share: the options that name a model and a device, and the opened things behind them.
+// What the model commands share: the options that name a model and a device, and the objects that they open.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -45,10 +45,10 @@ struct SessionOptions {
 void add_session_options(CLI::App& command, SessionOptions& options);
 // --tp and --pp, of the commands that serve with an engine.
 void add_parallel_options(CLI::App& command, SessionOptions& options);
-// How many devices of this process share the model, of each of so many replicas. Throws Error (usage) where both
-// options are given.
+// Devices of this process that share the model, for each of `replicas` replicas. Throws Error (usage) where --tp and
+// --pp are both given.
 int devices_of_model(const SessionOptions& options, int replicas);
-// "--tp 2", "--pp 2": what makes so many devices, more than one, share the model.
+// "--tp 2" or "--pp 2": the option that makes `devices` devices share the model.
 std::string sharing_words(const SessionOptions& options, int devices);
 // --load-format alone.
 void add_load_format_option(CLI::App& command, SessionOptions& options);
@@ -93,8 +93,8 @@ class Session {
   // The devices that share the model, by rank or stage, each with its part; one with all of it where there is no --tp
   // and no --pp.
   const std::vector<ModelPlace>& places() const { return places_; }
-  // Of a model whose other ranks are in other processes: how what is made from now on exchanges with them. Must outlive
-  // that.
+  // For a model whose other ranks are in other processes: how engines made from now on exchange with them. Must outlive
+  // them.
   void exchange_by(Collectives& collectives) { places_.front().collectives = &collectives; }
   // What --tuning says; null: nothing was measured, or numerics are invariant.
   const std::shared_ptr<const Tuning>& tuning() const { return tuning_.tuning; }
@@ -104,7 +104,7 @@ class Session {
   // Tokens that a sequence may have: --max-context, or what the model was made for.
   int64_t context_limit() const;
 
-  // Throws Error (usage) where so many tokens of a sequence are beyond context_limit().
+  // Throws Error (usage) where a sequence of `needed_context` tokens exceeds context_limit().
   void check_fits(int64_t needed_context) const;
 
   // `needed_context`: tokens the command will put into its longest sequence; --max-context may make room for more.

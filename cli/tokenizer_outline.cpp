@@ -55,7 +55,7 @@ bool is_there(const std::filesystem::path& path) {
   return std::filesystem::exists(path, unused);
 }
 
-// Of a tokenizer.model or a tekken.json.
+// Outlines a tokenizer.model or a tekken.json.
 TokenizerOutline outline_of(const TokenizerFile& file, const char* format) {
   TokenizerOutline outline;
   outline.model = std::string(file.model.kind == ModelForm::Kind::unigram ? "Unigram of " : "BPE of ") + format;

@@ -55,7 +55,7 @@ void save(const Tuning& found, const std::filesystem::path& path, bool is_new) {
   write_whole_file(path, tuning_json(tuning));
 }
 
-// Of steps that were not tried to the end: no entry is better than one that says less than the one that there is.
+// Steps whose trials were cut short: an entry that says less than the existing one is not written.
 bool is_worth_keeping(const Tuning& found, int64_t rows, const std::filesystem::path& path) {
   const auto step = found.steps.find(rows);
   if (step == found.steps.end() || step->second == StepTuning{}) return false;

@@ -19,7 +19,7 @@ double ms_since(Clock::time_point start) {
 // Nothing but memory speaks against more.
 constexpr int64_t kMostStepsOfLaunch = 65536;
 
-// Of a launch's pinned tokens: the row had ended before.
+// In a launch's pinned tokens: the row had ended before.
 constexpr int32_t kNothingChosen = -2;
 
 const DecoderOptions& checked(const DecoderOptions& options, const ModelConfig& config) {

@@ -79,7 +79,7 @@ class Decoder {
   void close(int32_t sequence);
   int64_t length(int32_t sequence) const { return at(sequence).length; }
 
-  // Puts tokens into the cache without choosing what follows. Throws Error for a token outside the vocabulary, a full
+  // Puts tokens into the cache without choosing a next one. Throws Error for a token outside the vocabulary, a full
   // context or a full cache; then nothing was appended. When the driver fails, length() says what was.
   void append(int32_t sequence, std::span<const int32_t> tokens);
 

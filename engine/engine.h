@@ -1,6 +1,6 @@
 // Serves many requests at once with one model, on one device or parts of it on several: continuous batching over
-// buckets of rows, two steps in flight, a paged cache whose prompts share pages. Single-threaded: whoever owns it calls
-// advance() until it says that there is nothing to do.
+// buckets of rows, two steps in flight, a paged cache whose prompts share pages. Single-threaded: its owner calls
+// advance() until that reports idle.
 //
 //   Engine engine(device, kernels, model, {.max_batch = 8, .max_context = 2048});
 //   const RequestId id = engine.submit({.prompt = ids, .max_tokens = 64, .stop_ids = {2}}).id.value();
@@ -35,7 +35,7 @@
 
 namespace nodewright {
 
-// How a decode step of so many rows would be run.
+// How a decode step of `rows` rows would run.
 struct CanRun {
   bool can = false;
   int bucket = 0;  // 0: none, or eager

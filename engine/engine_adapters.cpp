@@ -38,7 +38,7 @@ void Engine::load_adapter(const std::string& name, std::shared_ptr<const Adapter
 
 bool Engine::unload_adapter(const std::string& name) { return adapters_.unload(name); }
 
-// Of requests that have a sequence, those of steps in flight among them.
+// Adapters of requests that have a sequence, those of steps in flight included.
 std::vector<int32_t> Engine::adapters_in_use() const {
   std::vector<int32_t> ids;
   for (const RequestId id : pipeline_.admitted())

@@ -133,7 +133,7 @@ RowResult Engine::chosen_again(int slot, const RowPlan& row, int32_t choice,
   return result;
 }
 
-// Of the row's tokens those that the request will accept.
+// Asks for each of the row's tokens that the request will accept.
 void Engine::ask_for_ends(const RowPlan& row, RowResult& first) {
   const SharedList<int32_t>& stop_ids = pipeline_.find(row.request)->spec().stop_ids;
   RowResult* result = &first;

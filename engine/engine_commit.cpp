@@ -61,7 +61,7 @@ void Engine::commit() {
   options_.stepped(*told);
 }
 
-// Of each row of the step, in order; the log probabilities that its requests asked for go to `logprobs`.
+// The result of each row of the step, in order; requested log probabilities go to `logprobs`.
 std::vector<RowResult> Engine::results_of(const InFlightStep& step, std::span<const int32_t> tokens,
                                           std::map<RequestId, TokenLogprobs>& logprobs) {
   const std::vector<int32_t>& choice_of = choice_of_row_[static_cast<size_t>(step.slot)];
@@ -122,7 +122,7 @@ void Engine::index_tokens(std::span<const RequestId> requests) {
       drafter_.index_tokens(*request);
 }
 
-// Of the step whose tokens have just come.
+// The record of the step whose tokens have just arrived.
 StepRecord Engine::record(const InFlightStep& step) {
   StepRecord record = record_rows(pipeline_, step);
   record.us = times_.came(step.slot);

@@ -109,7 +109,7 @@ void Engine::dispatch(const InFlightStep& step) {
                  .scored = scores_.rows(step.slot)});
 }
 
-// Of the token behind `position`, where somebody waits for it.
+// Requests the score of the token after `position`, where its request wants one.
 void Engine::ask_for_score(int slot, const Request& request, int64_t position, int32_t step_row) {
   if (!request.spec().scores_prompt || request.is_resolved()) return;
   scores_.ask(slot, request, position, step_row, choices_.at(request.id()).prompt_logprobs);

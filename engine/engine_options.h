@@ -17,7 +17,7 @@ namespace nodewright {
 // Usual tokens of a step with a prompt's: enough that a GPU takes its time by the token, and on the CPU driver what
 // takes about a second.
 inline constexpr int kStepTokens = 512, kStepTokensOnCpu = 64;
-// Of one sequence alone in stages: one of them begins a chunk while the next one has the chunk before it.
+// Tokens of a step of one sequence alone in a pipeline: a stage begins a chunk while the next stage has the one before.
 inline constexpr int kStepTokensOfStages = 1024;
 
 struct EngineOptions {
@@ -63,14 +63,14 @@ struct EngineOptions {
   // Tokens that a decode step checks for a request beyond the one it chooses, guessed from what its own tokens repeat
   // (engine/schedule/drafts.h); 0: none. Not for requests whose ChoiceOptions shape their choice.
   int speculate = 0;
-  // Of what requests without a seed draw, each numbers of its own. None: another one for every engine.
+  // Seeds the draws of requests without a seed, each its own numbers. None: a random one for every engine.
   std::optional<uint64_t> seed;
   // 2: of a team, large steps of prompts are two halves in lanes of their own (docs/scale.md): one half's sums are
   // exchanged while the other half computes.
   int overlap = 1;
   // Guesses instead, of which `speculate` are used; depends on the request alone. Empty: n-grams.
   std::function<std::vector<int32_t>(const Request&)> drafts = {};
-  // Of a rank whose others are in other processes: as of StepSlotsOptions. Such an engine gives no log probabilities of
+  // For a rank whose peers are in other processes: as in StepSlotsOptions. Such an engine gives no log probabilities of
   // prompts, has no adapters, and neither sleeps nor changes its graphs or weights.
   StepFollowers* followers = nullptr;
   std::function<int64_t(int64_t own)> least_pages = {};

@@ -22,10 +22,10 @@ int64_t pages_of(const EngineOptions& options, const ModelConfig& config) {
   return options.max_batch * pages_of_request(options, config);
 }
 
-// Of a request in a step. What repeats for longer is taken in the next one.
+// Drafts of a request in a step, at most. Longer repeats continue in the next step.
 constexpr int kMostDrafts = 16;
 
-// Past so many rows a step no longer reads weights alone: a draft is not nearly free there.
+// Rows beyond which a step is no longer bound by reading weights, so that drafts cost time.
 constexpr int64_t kDraftRows = 64;
 
 // Slots, each of which takes memory, and dimensions, beyond which an adapter is no longer small.
@@ -37,7 +37,7 @@ int decode_rows_of(const EngineOptions& options) {
   return static_cast<int>(std::max<int64_t>(options.max_batch, std::min(kDraftRows, drafted_rows_of(options))));
 }
 
-// A size of steps in two lanes, where so many tokens are enough for some.
+// The step size for `tokens` tokens where steps may be two lanes.
 int even_lanes(int tokens) {
   constexpr int kMultiple = 2 * static_cast<int>(kRowsOfLane);
   return tokens < 2 * kHeldToRows ? tokens : std::min<int>((tokens + kMultiple - 1) / kMultiple * kMultiple, kMostRows);
@@ -53,7 +53,7 @@ BucketSet buckets_of(const EngineOptions& options) {
   return of_batches.extended_to(fewer).extended_to(more);
 }
 
-// The buckets that steps of at most `most` tokens use: up to the one that holds so many.
+// The buckets that steps of at most `most` tokens use: up to the first that holds `most`.
 BucketSet up_to(const BucketSet& buckets, int most) {
   std::vector<int> sizes;
   for (const int size : buckets.sizes()) {

@@ -96,7 +96,7 @@ std::vector<int> suggest_buckets(const std::map<int, int64_t>& step_rows, size_t
     steps_before[i + 1] = steps_before[i] + steps[i].second;
     rows_before[i + 1] = rows_before[i] + steps[i].second * steps[i].first;
   }
-  // Of the steps from `first` to `last`, in a bucket of the last one's rows.
+  // Padding of the steps from `first` to `last` in a bucket of the last one's rows.
   const auto padding = [&](size_t first, size_t last) {
     return steps[last].first * (steps_before[last + 1] - steps_before[first]) -
            (rows_before[last + 1] - rows_before[first]);

@@ -10,7 +10,7 @@
 
 namespace nodewright {
 
-// Steps that ran in plans of so many rows.
+// Steps that ran in plans of one bucket.
 struct BucketUse {
   int64_t steps = 0;
   int64_t rows = 0;   // of those steps, the ones that counted

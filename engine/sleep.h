@@ -42,7 +42,7 @@ class EngineSleep {
   // gives up more, and otherwise changes nothing. Throws Error where a request is admitted or host memory is short;
   // then the engine is as it was. `level` is 1 or 2.
   SleepChange sleep(SleepLevel level);
-  // Takes the memory again, with as many pages as before; the host's copy is freed behind it. Awake already, it changes
+  // Takes the memory again, with as many pages as before; the host's copy is freed after it. Awake already, it changes
   // nothing. Throws Error where memory
   // is short or the checkpoint cannot be read; then the engine sleeps on and may be woken again.
   SleepChange wake();

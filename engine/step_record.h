@@ -1,4 +1,4 @@
-// What an engine tells of each committed step to whoever keeps a log of them (EngineOptions::stepped). Plain numbers of
+// The record of a committed step, for logs (EngineOptions::stepped). Plain numbers of
 // the host: nothing waits for the device to know them.
 #pragma once
 
@@ -24,8 +24,8 @@ struct StepRecord {
   // From its launch, or the tokens of the step before where they came later, until its own tokens were at the host: the
   // times of successive steps add up to the time in which there was one.
   double us = 0;
-  int64_t waiting = 0, admitted = 0;  // requests, behind it
-  int64_t free_pages = 0;             // that nobody owns, cached ones included; behind it
+  int64_t waiting = 0, admitted = 0;  // requests, after it
+  int64_t free_pages = 0;             // that nobody owns, cached ones included; after it
 
   int64_t rows() const { return prompt_tokens + decode_rows; }
   int64_t padding() const { return bucket - rows(); }

@@ -375,7 +375,7 @@ void GraphBuilder::find_earlier(const PlanNode& node, std::span<const NodeId> af
 }
 
 // The driver runs a loop beside nothing else (loops_address in graph/node.h): whatever comes before it in the plan, and
-// whatever comes behind, is ordered with it as if all read what loops write, and what its body holds as if each node
+// whatever comes after, is ordered with it as if all read what loops write, and what its body holds as if each node
 // wrote there.
 void GraphBuilder::order_with_loops(const PlanNode& node) {
   const auto sort_required = [&] {
@@ -501,7 +501,7 @@ void GraphBuilder::check_overlaps(const PlanNode& node) const {
            "give each field memory of its own, or use one InOut field");
   };
   // Rows of a copy can be many: their order by address shows neighbours that overlap. Otherwise every pair is looked
-  // at, since two reads may overlap and hide a write behind them.
+  // at, since two reads may overlap and hide a write after them.
   if (node.uses.size() <= kMaxFields) {
     for (size_t i = 0; i < node.uses.size(); ++i)
       for (size_t j = i + 1; j < node.uses.size(); ++j)

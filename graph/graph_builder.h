@@ -211,7 +211,7 @@ class GraphBuilder {
   // may be the next allocation's. Not for library nodes and structs that hold pointers, which keep addresses of their
   // own. Not in bodies and children.
   Allocation allocate(std::string_view name, uint64_t bytes, const std::vector<NodeId>& after = {});
-  // Ends the memory, once, behind all that use it: later uses are refused. finish() refuses a plan that does not free
+  // Ends the memory, once, after all that use it: later uses are refused. finish() refuses a plan that does not free
   // all it allocates. The node is called "<allocation>.free".
   NodeId free(const Allocation& allocation, const std::vector<NodeId>& after = {});
 
@@ -254,7 +254,7 @@ class GraphBuilder {
   NodeId record_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,
                       const std::vector<NodeId>& after = {});
   // Waits for `event`, recorded by another stream before the launch. `uses` (Access::out) are the ranges that the other
-  // stream wrote before it: whoever touches them later in the plan comes after this node.
+  // stream wrote before it: later nodes of the plan that use them come after this one.
   NodeId wait_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,
                     const std::vector<NodeId>& after = {});
 
@@ -380,7 +380,7 @@ class GraphBuilder {
              std::span<const NodeId> after);
   AddressedUse declared_use(const PlanNode& node, const DeclaredUse& use, size_t place) const;
   AddressedUse memory_use(const PlanNode& node, const FieldInfo& field, std::span<const std::byte> arguments) const;
-  // Of `count` elements at `address`.
+  // The use of `count` elements at `address`.
   AddressedUse elements_use(const PlanNode& node, const ArgumentUse& use, uint64_t address, uint64_t count) const;
   void check_envelope(const PlanNode& node, const AddressedUse& use, const AddressedUse& envelope) const;
   void check_rows(const PlanNode& node, std::string_view field, const Rows& rows, uint64_t held_bytes) const;

@@ -189,7 +189,7 @@ void replace(std::unique_ptr<ExplicitGraph>& exec, Plan plan, GraphBudget* budge
 // Nor does it tell which node of a cloned child was made from which: cuGraphNodeFindInClone takes the clones of
 // cuGraphClone alone. There each of the plan's nodes, in their order, is held against the first of the driver's that is
 // left and equals it in all of the above and in the edges into it, or else the one that differs least. No line still
-// means that both graphs are the same. Two nodes that differ only in what follows them may be reported where the driver
+// means that both graphs are the same. Two nodes that differ only in their successors may be reported where the driver
 // lists them in another order than that of adding; and a clone with more or fewer nodes is reported as such, without
 // what else differs.
 std::vector<std::string> read_back(const ExplicitGraph& exec);

@@ -31,7 +31,7 @@ struct Touch {
 void collect_nested(const Plan& plan, const PlanNode& node, std::vector<Touch>& touches);
 
 // What a node touches because of conditions, whatever its uses say: a conditional node reads the one that it obeys, a
-// loop has every other node before it or behind it, and so has a node of a loop's body. `loop_around`: of a loop's
+// loop has every other node before it or after it, and so has a node of a loop's body. `loop_around`: of a loop's
 // body, loops_address of the plan that the loop is in, else 0.
 void collect_condition(const Plan& plan, const PlanNode& node, bool has_loops, uint64_t loop_around,
                        std::vector<Touch>& touches) {

@@ -1,5 +1,5 @@
 // Checks a plan's edges against its uses, pair by pair. Shares nothing with the tracker that derived the edges: what it
-// finds missing is missing, whoever made the plan.
+// finds missing is missing, however the plan was made.
 #pragma once
 
 #include <cstdint>

@@ -39,7 +39,7 @@ struct ForeignLaunch {
   // The author's word that every thread executes griddepcontrol.wait (cudaGridDependencySynchronize) before it touches
   // memory and before it ends: then edges into the node may be programmatic. Otherwise they are full.
   bool waits_for_inputs = false;
-  // Of a kernel that sends() or takes(): which exchange of its plan that is.
+  // For kernels that send or take packets: the number of the exchange in its plan.
   std::optional<uint32_t> exchange = {};
 };
 
@@ -280,7 +280,7 @@ constexpr ArgumentProblem problem_of() {
 
 }  // namespace launch_arguments_detail
 
-// Of an argument of type P.
+// The argument of type P.
 template <class P>
 constexpr ArgumentProblem argument_problem() {
   return launch_arguments_detail::problem_of<P>();

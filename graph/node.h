@@ -40,7 +40,7 @@ enum class NodeKind : uint8_t {
   event_wait,        // waits for an event recorded elsewhere
   conditional,       // runs one of its bodies, or one again and again, as a kernel has set its condition
   library,           // whatever a library submits to a stream
-  allocate,          // device memory for the nodes behind it
+  allocate,          // device memory for the nodes after it
   free,              // the end of that memory
   values,            // waits for values in memory and writes others, as the host and other streams do
   semaphore_signal,  // signals an external semaphore: of a graphics API, of another process
@@ -125,7 +125,7 @@ struct KernelAttributes {
   int priority = 0;                          // lower numbers first, within DeviceProperties' range
   int shared_carveout_percent = -1;          // of L1, preferred as shared memory; -1: as the shape says
   // Kernels may change the node's arguments and shape, and switch it (cudaGraphKernelNodeUpdatesApply), by the handle
-  // that ExplicitGraph::device_node returns. Explicit graphs alone have that, and upload before the launch behind a
+  // that ExplicitGraph::device_node returns. Explicit graphs alone have that, and upload before the launch after a
   // build or a patch of the node; other runs launch an ordinary kernel. Not in children and bodies.
   bool device_updatable = false;
   bool operator==(const KernelAttributes&) const = default;
@@ -283,7 +283,7 @@ struct Edge {
 class PlanMemory {
  public:
   PlanMemory() = default;
-  // Takes so many bytes at first, and more as they are needed.
+  // Takes `first_bytes` at first, and more as needed.
   explicit PlanMemory(size_t first_bytes)
       : resource_(std::make_unique<std::pmr::monotonic_buffer_resource>(first_bytes)) {}
   PlanMemory(const PlanMemory&) {}
@@ -309,7 +309,7 @@ using PlanFacts = std::vector<std::pair<std::string, std::string>>;
 
 // What a graph will be. Plain data: it may be copied, edited and read by several threads.
 struct Plan {
-  PlanMemory memory;         // outlives what follows
+  PlanMemory memory;         // outlives the members below
   uint64_t id = 0;           // of the builder that made it, unique in the process; copies share it
   std::string name;          // "decode.b8"; a body's is its node's with the outer plan's before it: "loop/until.body"
   PlanFacts facts;           // what its maker says of it

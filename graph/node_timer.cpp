@@ -21,7 +21,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-// Of each time over the samples of one node. What some samples have not run is the median of the others.
+// The median of each time over the samples of one node. Samples that did not run it do not count.
 NodeTiming median(const std::vector<const NodeTiming*>& samples) {
   NodeTiming result{.node = samples.front()->node, .bracketed = samples.front()->bracketed};
   for (double NodeTiming::*member : {&NodeTiming::time_us, &NodeTiming::span_us, &NodeTiming::overlap_us,

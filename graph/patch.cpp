@@ -308,7 +308,7 @@ void PatchSet::value(ValueNode id, size_t operation, uint64_t value) {
 
 void PatchSet::enable(NodeId id, bool enabled) {
   const PlanNode& node = node_of(id, {NodeKind::kernel, NodeKind::memcpy, NodeKind::memset}, "switch");
-  // Off, it would not wait for the kernel before it, and neither would what follows it by a full edge: seen by random
+  // Off, it would not wait for the kernel before it, and neither would its successors by full edges: seen by random
   // patches on one H200 (driver 580.159.04, 2026-11-20).
   const Plan& plan = *exec_->built_plan_of(id).plan;
   const auto early = std::find_if(plan.edges.begin(), plan.edges.end(), [&](const Edge& edge) {

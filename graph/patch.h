@@ -25,7 +25,7 @@ namespace nodewright {
 // replaces the earlier one. Not thread-safe, and the graph must outlive it.
 class PatchSet {
  public:
-  // Of no changes yet.
+  // Begins without changes.
   explicit PatchSet(ExplicitGraph& exec) : exec_(&exec) {}
 
   // One field of a kernel node; the rules of ExplicitGraph::patch.
@@ -63,8 +63,8 @@ class PatchSet {
   void value(ValueNode node, size_t operation, uint64_t value);
 
   // A node that is not enabled does nothing, and the orders through it hold. Kernels, copies and fills only, and no
-  // kernel behind a programmatic edge, which could not hold them. Whoever reads what it would have written gets what
-  // was there before. Takes device memory for a fill: as much as a row fill reaches over, 4 bytes for others.
+  // kernel behind a programmatic edge, which could not hold them. Later readers of its outputs get the
+  // values from before. Takes device memory for a fill: as much as a row fill reaches over, 4 bytes for others.
   void enable(NodeId node, bool enabled);
 
   size_t size() const { return changes_.size(); }  // nodes with changes

@@ -139,7 +139,7 @@ class Layers {
       if (const std::string layer = node["layer"]; !layer.empty()) number_.try_emplace(layer, number_.size());
   }
 
-  // `text` with `own` as *, and layers that stand before or behind it as *-1, *+1. Layers are whole words between dots.
+  // `text` with `own` as *, and layers that stand before or after it as *-1, *+1. Layers are whole words between dots.
   std::string relative(const std::string& text, const std::string& own) const {
     const auto at = number_.find(own);
     if (at == number_.end()) return text;
@@ -235,7 +235,7 @@ class PlanComparison {
     return line;
   }
 
-  // Of the nodes that both plans have: where they first stand in another order.
+  // The first place where the nodes that both plans have differ in order.
   void compare_order(const Json& before, const Json& after, const std::string& plan) {
     const auto names_in_both = [](const Json& one, const Json& other) {
       std::set<std::string> known;

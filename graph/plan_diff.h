@@ -30,10 +30,10 @@ struct ChangedItem {
   std::string words;                           // what it is: "kernel saxpy", "1024 B activation", "programmatic"
   std::vector<Change> changes;                 // of `changed`
   std::string line;                            // all of that: "l0.out: grid 4×1×1 -> 8×1×1"
-  std::string folded_line;  // the same with its layer as *, the one before as *-1, the one behind as *+1
+  std::string folded_line;  // the same with its layer as *, the one before as *-1, the one after as *+1
 };
 
-// Of one node in one launch, where both dumps have timings.
+// The change of one node's time in a launch, where both dumps have timings.
 struct TimeChange {
   std::string name;                    // of the node
   double before_us = 0, after_us = 0;  // microseconds

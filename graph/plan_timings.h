@@ -20,12 +20,12 @@ struct NodeTiming {
   double start_us = 0, end_us = 0;  // first block's start and last block's end, from the first stamp of the launch
   double waited_us = 0;             // when its last block's wait returned, likewise; 0: it does not wait
   bool bracketed = false;           // timed from outside, by the stamps of a kernel before it and one after it
-  // Of the plans inside it, in one round, from that round's first stamp; without the nodes that none has run. Empty
+  // Timings of the plans inside it, in one round, counted from its first stamp, without nodes that did not run. Empty
   // where they were not timed.
   std::vector<std::vector<NodeTiming>> bodies;
 };
 
-// Of a plan's nodes and of its whole launch.
+// Timings of a plan's nodes and of its whole launch.
 struct PlanTimings {
   std::string plan;               // its name
   std::vector<NodeTiming> nodes;  // by id, each at most once; nodes that were not timed are left out

@@ -126,7 +126,7 @@ template <Word T>
 ValueOperation wait_until(const View<T>& at, Until until, std::type_identity_t<T> value) {
   return {.waits = true, .bytes = sizeof(T), .until = until, .address = at.address(), .value = value};
 }
-// Writes the first element of `at`, behind all that the node comes after.
+// Writes the first element of `at`, after all that the node comes after.
 template <Word T>
 ValueOperation write_to(const View<T>& at, std::type_identity_t<T> value) {
   return {.waits = false, .bytes = sizeof(T), .until = {}, .address = at.address(), .value = value};

@@ -24,7 +24,7 @@ struct LoadOptions {
                         // 0: the model's
   bool draws_weights = false;                      // no tensor is read: values are drawn for the shapes of config.json
   Shard shard = {};                                // what of it is loaded: config() is the part's
-  Stage stage = {};                                // of whose layers (index and count; the rest follows)
+  Stage stage = {};                                // its index and count; the layers follow from them
   std::vector<std::filesystem::path> merged = {};  // folders of LoRA adapters that become part of the weights
 };
 
@@ -70,7 +70,7 @@ class DecoderModel {
 
   const ModelConfig& config() const { return config_; }
   const DecoderWeights& weights() const { return weights_; }
-  // Of that layer (models/config/rope_frequencies.h, rotation_table); empty where positions are learned.
+  // The layer's rotation table (models/config/rope_frequencies.h); empty where positions are learned.
   Weight<float> frequencies(int64_t layer) const;
   std::vector<NamedRange> frequencies_ranges() const;
 

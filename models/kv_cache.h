@@ -21,7 +21,7 @@ inline int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / k
 class KvCache {
  public:
   // `pages` pages of kPageTokens tokens, for every layer of the configuration; for those of group 1
-  // (ModelConfig::page_group) so many as `window_pages` says, if it does. The memory is not initialised: no kernel
+  // (ModelConfig::page_group) `window_pages`, if given. The memory is not initialised: no kernel
   // reads a position that was not written. Throws Error with the bytes needed and free.
   KvCache(Device& device, const ModelConfig& config, int64_t pages, std::optional<int64_t> window_pages = {});
 

@@ -18,7 +18,7 @@ struct OpenedDevice {
   std::shared_ptr<Driver> driver;                  // CUDA's, or the CPU driver; of several devices the same
   std::unique_ptr<Interposer> interposer;          // null unless asked for
   std::unique_ptr<Device> device;                  // what a program uses
-  std::vector<std::unique_ptr<Device>> more = {};  // of open_devices(), those behind it
+  std::vector<std::unique_ptr<Device>> more = {};  // of open_devices(), those after it
   std::unique_ptr<ContextGuard>
       current;  // its context is current on this thread, which saves every call from setting it
 

@@ -33,12 +33,12 @@ struct LoadedKernel {
   CUfunction function = nullptr;  // the driver's handles of it: a function,
   CUkernel kernel = nullptr;      // and a kernel, or null
   bool waits_for_inputs = false;  // on every path (runtime/kernels/kernel_waits.h): a programmatic in-edge is allowed
-  bool releases_after_wait = false;  // and lets dependents start only behind that, or when it ends
+  bool releases_after_wait = false;  // and lets dependents start only after that, or when it ends
   int registers = 0;                 // per thread
   uint64_t spill_bytes = 0;          // per thread: spilled registers and local arrays; meant to be 0
   uint64_t static_shared_bytes = 0;  // per block
   uint64_t args_bytes = 0;           // size of the one argument struct, as the built code sees it; or of all parameters
-  // Of a kernel that takes other than one argument struct (runtime/foreign_kernel.h).
+  // The parameters of a kernel that takes other than one argument struct (runtime/foreign_kernel.h).
   std::vector<KernelParameter> parameters;
   int max_threads = 0;  // per block
 };
@@ -117,7 +117,7 @@ class KernelCache {
   // The same without those that cannot be compiled: get() says why.
   void prepare_what_compiles(std::span<const KernelRequest> requests);
 
-  // The image alone, read from disk or compiled, for whoever loads it. Thread-safe, and makes no driver call.
+  // The image alone, read from disk or compiled, not loaded. Thread-safe, and makes no driver call.
   std::vector<std::byte> image(const KernelRequest& request);
 
   // Lets `kernel` be launched with `bytes` of dynamic shared memory. A driver call only the first time that a kernel

@@ -31,7 +31,7 @@ struct Expression {
 
 // An integer of any type is a `long long` in the program.
 struct ConstantValue {
-  // Of what the constant is.
+  // From the constant's integer value.
   template <std::integral T>
   ConstantValue(T value) : held(static_cast<int64_t>(value)) {}
   ConstantValue(bool value) : held(value) {}
@@ -45,7 +45,7 @@ struct ConstantValue {
 };
 
 // Becomes `constexpr long long name = value;`, or bool, float or double, in namespace nodewright, before the first line
-// of the kernel's source and behind the headers that the request includes.
+// of the kernel's source and after the headers that the request includes.
 struct Constant {
   std::string name;
   ConstantValue value;

@@ -129,7 +129,7 @@ class MatmulPlanner {
   std::shared_ptr<const MatmulPlan> plan(std::string name, const MatmulShape& shape,
                                          const MatmulOptions& options = {}) const;
 
-  // Of every plan.
+  // The backend of every plan.
   MatmulBackend backend() const { return library_ ? MatmulBackend::cublaslt : MatmulBackend::reference; }
 
  private:

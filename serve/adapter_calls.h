@@ -16,7 +16,7 @@ struct AskedAdapter {
   std::filesystem::path folder;
 };
 
-// Of {"lora_name", "lora_path"}, and of {"lora_name"}; other fields are ignored. Throw ApiError 400 for what is
+// Parse {"lora_name", "lora_path"} and {"lora_name"}; other fields are ignored. Throw ApiError 400 for what is
 // missing, where the name is a model's or is loaded already, 404 where there is no such folder, or no adapter of that
 // name.
 AskedAdapter asked_load(const ServedModel& model, std::string_view body);

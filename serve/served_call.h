@@ -15,7 +15,7 @@
 
 namespace nodewright {
 
-// Of an answer that has left, for the access log.
+// An answer that was sent, for the access log.
 struct AccessLine {
   std::string peer, method, path, request_id;
   int status = 0;      // 499: the client had gone

@@ -9,15 +9,15 @@
 
 namespace nodewright {
 
-// Of queries such as "level=2&mode=abort" and "tags=weights", without `told`. Other names are ignored. Throw ApiError
-// 400 naming the one whose value cannot be.
+// Parse queries such as "level=2&mode=abort" and "tags=weights"; `told` stays empty. Other names are ignored. Throw
+// ApiError 400 naming the one whose value cannot be.
 SleepOrder asked_sleep(std::string_view query);
 SleepOrder asked_wake(std::string_view query);
 
 // The body of what is done: {"is_sleeping", "level", "free_bytes": {"before", "after"}, "freed_bytes", "seconds",
 // "seconds_of": {part: seconds}}. "freed_bytes" is below 0 where memory was taken.
 std::string sleep_body(const SleepOutcome& outcome);
-// Of any other outcome; `now`: what the loop's admission is.
+// The error of any other outcome; `now`: the loop's admission.
 ApiError sleep_error(const SleepOutcome& outcome, const ApiError& now);
 
 // {"is_sleeping"}

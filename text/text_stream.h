@@ -11,7 +11,7 @@
 namespace nodewright {
 
 // All that push() and the last flush() returned, joined, equals Tokenizer::decode of all the ids, but for `shown`;
-// behind a prompt, with the space that the decoder would take from the first of them. The tokenizer must outlive the
+// after a prompt, with the space that the decoder would take from the first of them. The tokenizer must outlive the
 // stream. Not thread-safe; one stream per sequence.
 class TextStream {
  public:

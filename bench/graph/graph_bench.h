@@ -105,7 +105,7 @@ double bytes_per_exec(const Device& device, const Stream& stream, const Plan& pl
 double bytes_per_exec(Device& device, const Stream& stream, KernelCache& kernels, const GraphCase& measured, int most,
                       KeptGraphs& kept);
 
-// Throws Error when two ways of running a plan leave different values behind.
+// Throws Error when two ways of running a plan leave different values.
 GraphBenchLine bench_graph(Device& device, const Stream& stream, KernelCache& kernels, const GraphCase& measured,
                            const GraphBenchOptions& options);
 

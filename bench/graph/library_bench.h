@@ -29,7 +29,7 @@ struct LibraryBenchLine {
   Spread gpu;     // between two events, launches back to back
 };
 
-// Both forms in turn. Throws Error when they leave different bits behind.
+// Both forms in turn. Throws Error when they leave different bits.
 std::vector<LibraryBenchLine> bench_library(Device& device, const Stream& stream, KernelCache& kernels,
                                             const LibraryBenchOptions& options);
 

@@ -24,7 +24,7 @@ struct PlannedRequest {
 std::vector<PlannedRequest> plan_arrivals(int64_t count, double rate, const LengthMix& prompts,
                                           const LengthMix& outputs, uint64_t seed);
 
-// Of the vocabulary, other ones for another key: no two prompts begin alike.
+// Random tokens of the vocabulary, by `key`: no two prompts begin alike.
 std::vector<int32_t> random_prompt(int64_t tokens, int64_t vocab, uint64_t key);
 
 }  // namespace nodewright

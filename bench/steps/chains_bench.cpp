@@ -60,7 +60,7 @@ class Chains {
   // ms of a step, of `steps` that follow each other.
   double ms_of_step(int steps) {
     using Clock = std::chrono::steady_clock;
-    graph_->launch(streams_);  // what one rank is behind the other
+    graph_->launch(streams_);  // what one rank is after the other
     streams_.synchronize();
     const auto start = Clock::now();
     for (int step = 1; step <= steps; ++step) {

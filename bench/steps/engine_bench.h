@@ -24,7 +24,7 @@ struct EngineBenchOptions {
   std::shared_ptr<const Tuning> tuning;
 };
 
-// Of the steps in which every request decodes. Medians over the rounds.
+// Steps in which every request decodes. Medians over the rounds.
 struct EngineWay {
   Spread step_ms;    // from one step's tokens to the next one's, the mean over a round
   Spread median_ms;  // of single steps
@@ -42,7 +42,7 @@ struct EngineBenchLine {
     return pipelined.measured() && one_at_a_time.measured() && busy_pipelined.measured() &&
            busy_one_at_a_time.measured();
   }
-  // Of a complete line.
+  // For a complete line.
   double over_bare() const { return pipelined.step_ms.median / bare.step_ms.median; }
   double busy_gain() const { return busy_one_at_a_time.step_ms.median / busy_pipelined.step_ms.median; }
 };

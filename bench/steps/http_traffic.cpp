@@ -109,7 +109,7 @@ class HttpRound {
     return call;
   }
 
-  // Of the client's thread, which alone writes to it while the request is open.
+  // Called on the client's thread, the only writer of `sent` while the request is open.
   void take_event(Sent& sent, std::string_view data, HttpClock::time_point arrived) {
     if (data == "[DONE]") return;
     if (data.find(R"("choices":[{)") != std::string_view::npos) {

@@ -58,7 +58,7 @@ class SampledSteps {
     return 1e3 * static_cast<double>(end_.ms_since(start_)) / launches_;
   }
 
-  // Of the last sample.
+  // Those of the last sample.
   const std::vector<int32_t>& tokens() const { return tokens_; }
 
  private:

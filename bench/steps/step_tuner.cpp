@@ -93,8 +93,8 @@ std::vector<Number> numbers_of(const std::vector<std::string>& parts) {
   return all;
 }
 
-// A candidate as far behind as this after so many samples is given up. Beside 140 candidates the best's own medians
-// differed by 0.5 % (one H200, 2026-11-22, Llama-3.2-1B's sizes, 1024 keys: nodewright tune).
+// A candidate that is this far behind after kSamplesToJudge samples is given up. Beside 140 candidates the best's own
+// medians differed by 0.5 % (one H200, 2026-11-22, Llama-3.2-1B's sizes, 1024 keys: nodewright tune).
 constexpr int kSamplesToJudge = 2;
 constexpr double kFarBehind = 1.03;
 constexpr int kSamplesForAnError = 3;
@@ -126,7 +126,7 @@ class Tuner {
         const TunerOptions& options, const std::function<void(const TunerTrial&)>& told)
       : device_(device), stream_(stream), kernels_(kernels), model_(model), options_(options), told_(told) {}
 
-  // Of steps of `rows` rows.
+  // Tunes steps of `rows` rows.
   StepTuning tune(int64_t rows, const std::vector<Number>& numbers) {
     rows_ = rows;
     best_ = {};
@@ -180,7 +180,7 @@ class Tuner {
     }
     try {
       kernels_.prepare_what_compiles(requests);
-    } catch (const Error&) {  // of whoever is told of its progress
+    } catch (const Error&) {  // thrown by the progress callback
       if (!is_stopped()) throw;
     }
   }

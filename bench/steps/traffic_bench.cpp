@@ -124,7 +124,7 @@ class TrafficRound {
   std::map<RequestId, size_t> index_of_;
 };
 
-// Of one more round, whose steps carry events.
+// The idle times of one more round, whose steps carry events.
 Tail idle_of(Device& device, Engine& engine, const TrafficOptions& options, int64_t steps) {
   constexpr int64_t kMostTimed = 50000;
   StepClock clock(device, static_cast<size_t>(std::min(steps + steps / 4 + 16, kMostTimed)));

@@ -20,7 +20,7 @@ struct TrafficOptions {
   uint64_t seed = 0;                      // of the prompts
   int64_t vocab = 0;                      // that prompts are drawn from
   int rounds = 1;                         // of the same requests with other tokens, whose figures are one sample
-  std::function<void(bool)> counts = {};  // told true before what the figures are of, and false behind it
+  std::function<void(bool)> counts = {};  // told true before what the figures are of, and false after it
 };
 
 struct TrafficFigures {

@@ -75,7 +75,7 @@ nlohmann::ordered_json engine_line_json(const EngineBenchLine& line) {
   return json;
 }
 
-// Of each batch, decoding in two chains of half its rows, as --overlap has prompts.
+// The times of each batch when it decodes in two chains of half its rows, as --overlap runs prompts.
 std::vector<ChainsTimes> chains_of(const EngineBenchWords& words, const EngineBenchOptions& bench, Session& session) {
   std::vector<ChainsTimes> all;
   if (words.overlap < 2) return all;

@@ -8,7 +8,7 @@ namespace nodewright::cli {
 namespace {
 
 constexpr int kChainNodes = 1000;
-// On an H200. The driver alone takes 0.25 us to add a node, 2.6 us to launch 1000 of them, 0.47 us to run one behind
+// On an H200. The driver alone takes 0.25 us to add a node, 2.6 us to launch 1000 of them, 0.47 us to run one after
 // programmatic edges and 0.5 us to patch one (2026-11-20, driver 580.159.04, a chain of 1000 one-thread kernels).
 constexpr double kMostAddUs = 0.8, kMostLaunchUs = 4.0, kMostNodeUs = 0.62, kMostPatchUs = 0.6;
 // Building, instantiating and uploading a graph of one of many buckets.

@@ -7,7 +7,7 @@
 
 namespace nodewright::cli {
 
-// Lengths or ranges, with commas between them, each with its weight behind a colon (1 where there is none). Throws
+// Lengths or ranges, with commas between them, each with its weight after a colon (1 where there is none). Throws
 // Error (usage) naming `option` and the part that cannot be.
 LengthMix length_mix(const std::string& option, const std::string& words);
 

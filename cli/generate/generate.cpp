@@ -73,7 +73,7 @@ void check(const GenerateOptions& options) {
   check_steps(options.session);
 }
 
-// Of --prompt, or what --prompt - and --prompt-file name, without the line break at its end.
+// The text of --prompt, or of the input that --prompt - and --prompt-file name, without its last line break.
 std::string prompt_text(const GenerateOptions& options) {
   if (options.prompt && *options.prompt != "-") return *options.prompt;
   std::string text;

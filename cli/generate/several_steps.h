@@ -1,5 +1,5 @@
 // generate --steps-per-launch: several steps of one sequence in each launch. An Engine looks at every token before it
-// decides what follows, so this is a Decoder's loop, without what a request may ask of an Engine.
+// decides the next token, so this is a Decoder's loop, without what a request may ask of an Engine.
 #pragma once
 
 #include "cli/generate/one_request.h"

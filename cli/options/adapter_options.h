@@ -29,7 +29,7 @@ void check_adapters(const EngineSettings& settings, const SessionOptions& sessio
 // Slots for them: --max-adapters, or where it is silent 8 if there are any or some may come.
 int adapter_slots(const EngineSettings& settings);
 
-// Of a command whose requests all have the same one: its name, or empty. Throws Error (usage) where there are several.
+// The adapter of a command whose requests all use the same one: its name, or empty. Throws Error (usage) for several.
 std::string only_adapter(const EngineSettings& settings);
 
 }  // namespace nodewright::cli

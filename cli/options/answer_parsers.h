@@ -14,7 +14,7 @@ struct ParserNames {
 
 void add_answer_parsers(CLI::App& command, ParserNames& names);
 
-// Of names that the command line has checked.
+// For names that the command line has checked.
 AnswerParsers answer_parsers_of(const ParserNames& names);
 
 }  // namespace nodewright::cli

@@ -181,7 +181,7 @@ class Translation {
     for (int i = 0; i < option.get_items_expected_min() && at_ + 1 < words_.size(); ++i) ++at_, keep();
   }
 
-  // vLLM takes several behind one --lora-modules.
+  // vLLM takes several after one --lora-modules.
   void keep_modules() {
     if (at_ + 1 < words_.size()) ++at_, keep();
     while (at_ + 1 < words_.size() && !words_[at_ + 1].starts_with('-') &&

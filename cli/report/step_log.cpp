@@ -129,7 +129,7 @@ StepLog read_step_log(const std::filesystem::path& path) {
       else
         log.steps.push_back(step_of(json));
     } catch (const std::exception& error) {
-      const std::string_view words = error.what();  // behind the parser's own "[json.exception.type_error.302] "
+      const std::string_view words = error.what();  // after the parser's own "[json.exception.type_error.302] "
       const size_t begin_of_words = words.starts_with('[') ? words.find("] ") + 2 : 0;
       fail(fmt::format("line {}: {}", number, words.substr(begin_of_words)));
     }

@@ -69,7 +69,7 @@ const char* color_of(const StepRecord& step) {
   return step.prompt_tokens > 0 ? kPrompt : kDecode;
 }
 
-// Of a long log one step in so many, the one that took longest.
+// A long log is thinned: each group of steps is drawn as the one that took longest.
 std::vector<const StepRecord*> drawn(const std::vector<StepRecord>& steps) {
   const size_t stride = (steps.size() + kMostDots - 1) / kMostDots;
   std::vector<const StepRecord*> chosen;

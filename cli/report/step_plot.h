@@ -1,4 +1,4 @@
-// An iteration log as one SVG drawing: the time of each step, how full it was, and the queue behind it.
+// An iteration log as one SVG drawing: the time of each step, how full it was, and the queue after it.
 #pragma once
 
 #include <string>

@@ -27,7 +27,7 @@ class LineSource {
   LineSource(const LineSource&) = delete;
   LineSource& operator=(const LineSource&) = delete;
 
-  // Of a file, reading ends by itself; what comes through a pipe or a terminal may stay open.
+  // Whether it is a file, whose reading ends by itself; a pipe or a terminal may stay open.
   bool is_file() const { return is_file_; }
   // Nothing more will come: it has ended, it could not be read on, or stop() was called.
   bool ended() const;

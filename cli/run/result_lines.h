@@ -59,9 +59,9 @@ class ResultLines {
   void end(LineOutput& output, const Resolution& end);
   // The answer of a batch line: of the interface, or of its call, which is done.
   void answer(BatchCall& batch, int64_t line, int status, const std::string& body);
-  // Of an output that the engine never took.
+  // For an output that the engine did not accept.
   void refuse(const LineOutput& output, const std::string& message);
-  // Of all outputs of a line that the engine never saw.
+  // For all outputs of a line that never reached the engine.
   void cancel(const RequestLine& line);
 
   // Results by their finish_reason, and all of them.

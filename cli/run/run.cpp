@@ -34,7 +34,7 @@
 namespace nodewright::cli {
 namespace {
 
-// Of requests through a pipe that stays open, where --max-context does not say: the cache of a model's whole context
+// The context for requests through a pipe that stays open, without --max-context: the cache of a model's whole context
 // may be larger than its weights.
 constexpr int64_t kOpenContext = 4096;
 // A pipe that is open for so long, with the model loaded, is one that stays open.

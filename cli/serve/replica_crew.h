@@ -25,7 +25,7 @@ using AllFeeds = std::vector<std::unique_ptr<EngineFeeds>>;  // one for each rep
 
 // What each engine is made of.
 struct CrewPlan {
-  DeviceChoice devices;  // as many for each replica, one behind the other
+  DeviceChoice devices;  // as many for each replica, one after the other
   SessionOptions session;
   EngineSettings engine;
   EngineNeeds needs;

@@ -43,7 +43,7 @@ namespace {
 // a GPU the cache gets what is left of this share, as vLLM's default has it.
 constexpr const char* kMemoryShare = "0.9";
 constexpr int kRows = 64, kRowsOnCpu = 8;
-// Bodies of the largest size that may be held at once; the budget is in bytes, so many more small ones fit.
+// Bodies of the largest size that may be held at once. The budget counts bytes: many more small bodies fit.
 constexpr size_t kBodiesAtOnce = 4;
 // After the last output has ended, for answers that are still on their way.
 constexpr std::chrono::seconds kLastBytes{5};
@@ -379,7 +379,7 @@ int serve(ServeOptions options) {
           std::_Exit(0);
         }
         say("nodewright: draining {} open outputs\n", replicas.open());
-        replicas.drain();  // it goes on listening: whoever comes is told 503, and probes that it is alive and not ready
+        replicas.drain();  // it goes on listening: new calls get 503; probes see it alive and not ready
       },
       [&] { replicas.abort(); });
   Server server(options.server, replicas);

@@ -59,7 +59,7 @@ KvPool::KvPool(const KvPoolOptions& options)
       pages_(options.pages, options.page_events),
       window_(side_of(options)),
       sequences_(static_cast<size_t>(options.sequences)) {
-  // A page is offered behind the one before it, which a shorter window may have left by then.
+  // A page is offered after the one before it, which a shorter window may have left by then.
   if (options_.window > 0 && options_.window < 2 * options_.page_tokens) options_.prefix_cache = false;
 }
 
@@ -80,7 +80,7 @@ int64_t KvPool::window_pages(const KvPoolOptions& options) {
 // Growing
 
 std::optional<std::vector<PageCopy>> KvPool::reserve(int32_t sequence, int64_t first, int64_t end) {
-  // Behind what is known nothing is shared or on offer: where pages suffice, nothing is to be looked at but the window.
+  // After what is known nothing is shared or on offer: where pages suffice, nothing is to be looked at but the window.
   std::optional<std::vector<PageCopy>> copies(std::in_place);
   if (!window_.is_used() || first < known(sequence) || missing(sequence, end) > 0)
     copies = reserve_pages(sequence, first, end);
@@ -158,7 +158,7 @@ int64_t KvPool::promised() const {
 }
 
 // No launch from now on reads what is before `first`. A sequence that is promised all its pages keeps them; the last
-// page that is offered stays, since the next one will be offered behind it.
+// page that is offered stays, since the next one will be offered after it.
 void KvPool::drop_before(int32_t sequence, int64_t first) {
   Sequence& s = open_at(sequence);
   if (s.promised < window_pages(options_)) return;
@@ -172,7 +172,7 @@ void KvPool::drop_before(int32_t sequence, int64_t first) {
   retire(sequence, std::move(pages));
 }
 
-// The sequence no longer knows the tokens at `first` and behind. Offered pages among them stay offered.
+// The sequence no longer knows the tokens at `first` and after. Offered pages among them stay offered.
 void KvPool::forget_from(Sequence& s, int64_t first) {
   if (first >= s.known) return;
   s.known = first;
@@ -312,7 +312,7 @@ int32_t KvPool::take_page() {
   return taken;
 }
 
-// A sequence whose pages were withdrawn has no parent to offer its next page behind.
+// A sequence whose pages were withdrawn has no parent to offer its next page after.
 void KvPool::stop_offering_withdrawn() {
   for (Sequence& s : sequences_) {
     if (s.offered <= s.dropped) continue;

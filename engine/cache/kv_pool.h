@@ -1,6 +1,6 @@
 // Pages of the key/value cache: which sequence owns which, which are shared, and which are kept for the next prompt
-// that begins alike. Knows tokens and page numbers, no memory: whoever launches copies the pages that it says must be
-// copied.
+// that begins alike. Knows tokens and page numbers, no memory: the caller copies the pages that it names before a
+// launch.
 //
 // A page is in exactly one of three states. Free: nobody's. Owned: in the tables of one or more sequences. Cached: in
 // no table, but its tokens are known and a prompt may ask for them; the least recently used one without a cached
@@ -38,8 +38,9 @@ struct KvPoolOptions {
   int64_t window = 0;          // keys that a query sees in every layer, its own included; 0: all
   int64_t chunk = 0;           // with a window: the most tokens of a prompt that one launch may write
   bool chunks_follow = false;  // a chunk may be launched while another launch is in flight
-  // Of layers with a window beside layers without, whose pages are those counted above: keys that a query sees in them,
-  // its own included; 0: there are none. They hold pages of their own (engine/cache/window_pages.h), group 1.
+  // The window of layers that have one, where other layers have none: keys that a query attends to, its own included;
+  // 0: no such layers. They hold pages of their own (engine/cache/window_pages.h), group 1; those above are the
+  // others'.
   int64_t side_window = 0;
   int64_t longest = 0;                // with a side window: tokens of a sequence
   bool page_events = false;           // take_page_events() has what changes of the cached and shared pages
@@ -76,7 +77,7 @@ class KvPool {
   struct Found {
     bool searches = true;          // false: all of the prompt is to be computed
     int32_t adapter = 0;           // whose keys and values they are: pages are found under the same alone; 0: none
-    std::vector<int32_t> pages;    // offered, each behind the one before it
+    std::vector<int32_t> pages;    // offered, each after the one before it
     std::vector<uint64_t> offers;  // by which they were
     std::vector<uint64_t> hashes;  // of the prompt's pages, as far as they were looked for
   };
@@ -92,7 +93,7 @@ class KvPool {
 
   // Makes positions `first` to `end` - 1 the sequence's to write, and what is before them its to read: takes pages up
   // to `end`, and others for those from `first` on that are shared or on offer; one that also holds positions before
-  // `first` is to be copied. All or nothing: no value when pages do not suffice. Tokens appended at `first` or behind
+  // `first` is to be copied. All or nothing: no value when pages do not suffice. Tokens appended at `first` or after
   // it are forgotten. With a window only the pages of the window before `first` are the sequence's to read: to be
   // called before each launch, with at most a chunk, or without chunks_follow at most one page's tokens where another
   // launch is in flight.
@@ -136,7 +137,7 @@ class KvPool {
   // The first entry of the table that is another than when this was last called; its size where none is. What is
   // before the window counts for nothing. To be asked at each launch: append() may have replaced an entry.
   int64_t take_changed(int32_t sequence, int64_t group = 0);
-  // The entry at `first` and those behind it count as changed: the launch that was told of them was not dispatched, or
+  // The entry at `first` and those after it count as changed: the launch that was told of them was not dispatched, or
   // the device has forgotten.
   void set_changed(int32_t sequence, int64_t first = 0, int64_t group = 0);
   // Tokens appended, or found by open().
@@ -148,7 +149,7 @@ class KvPool {
   const KvPoolOptions& options() const { return options_; }
   int64_t page_tokens() const { return options_.page_tokens; }
   int64_t pages_for(int64_t tokens) const { return (tokens + options_.page_tokens - 1) / options_.page_tokens; }
-  // The most pages that a sequence of so many tokens owns at once.
+  // The most pages that a sequence of `tokens` tokens owns at once.
   int64_t most_pages(int64_t tokens) const {
     return options_.window > 0 ? std::min(pages_for(tokens), window_pages(options_)) : pages_for(tokens);
   }

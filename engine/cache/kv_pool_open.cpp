@@ -32,7 +32,7 @@ std::optional<KvPool::Opened> KvPool::open(std::span<const int32_t> prompt, int6
     s.promised = found.needed;
     s.dropped = std::max<int64_t>(0, found.start - options_.window + 1) / options_.page_tokens;
     std::fill_n(s.table.begin(), s.dropped, kNoPage);
-    length = found.start + 1;  // what is behind it is taken when a launch needs it
+    length = found.start + 1;  // what is after it is taken when a launch needs it
   }
   std::for_each(s.table.begin() + s.dropped, s.table.end(), [this](int32_t index) { pages_.own(index); });
   stats_.prompt_tokens += static_cast<int64_t>(prompt.size());

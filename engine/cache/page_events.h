@@ -1,4 +1,4 @@
-// What prompts may find in the cache, as it changes: a log for whoever keeps an index of it elsewhere. A page stands in
+// Changes of the prefix cache, as a log for an index kept elsewhere (a router, say). A page stands in
 // it by the hash of its tokens and of all before them, which is the same in every process.
 #pragma once
 

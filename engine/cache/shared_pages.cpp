@@ -17,7 +17,7 @@ int32_t SharedPages::take(std::vector<int32_t>& withdrawn) {
   if (!evictable_.empty()) {  // without a window it never is: the continuations of a cached page are cached, too
     withdrawn.push_back(evictable_.begin()->second);
     withdraw(withdrawn.back());
-  } else {  // all that is cached was given back by sequences that go on behind it
+  } else {  // all that is cached was given back by sequences that go on after it
     withdraw_with_continuations(first_of_chain(oldest_), withdrawn);
   }
   return *free_.take();
@@ -77,7 +77,7 @@ void SharedPages::offer(int32_t index, int32_t parent, uint64_t hash, std::span<
   if (log_) log_->store(hash, parent >= 0 ? std::optional(page(parent).hash) : std::nullopt, tokens, p.adapter);
 }
 
-// Of an offered page without continuations.
+// Withdraws an offered page that has no continuations.
 void SharedPages::withdraw(int32_t index) {
   Page& p = page(index);
   const auto [first, last] = offers_.equal_range(p.hash);

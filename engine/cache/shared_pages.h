@@ -56,9 +56,9 @@ class SharedPages {
 
   // What stands for the parent of a page that begins a prompt, computed with that adapter; 0: without one. Below 0.
   static constexpr int32_t root(int32_t adapter) { return -1 - adapter; }
-  // An owned page is full of these tokens, behind `parent`, which is on offer (root(): they begin the prompt).
+  // An owned page is full of these tokens, after `parent`, which is on offer (root(): they begin the prompt).
   void offer(int32_t page, int32_t parent, uint64_t hash, std::span<const int32_t> tokens);
-  // The page on offer of these tokens behind the same page, not only of an equal hash; or -1.
+  // The page on offer of these tokens after the same page, not only of an equal hash; or -1.
   int32_t find(uint64_t hash, int32_t parent, std::span<const int32_t> tokens) const;
   // Nobody is to find the page, what is before it, nor what continues that: appended to `withdrawn`.
   void withdraw_chain(int32_t page, std::vector<int32_t>& withdrawn);

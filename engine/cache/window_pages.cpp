@@ -26,7 +26,7 @@ int64_t WindowPages::most_pages(const WindowPagesOptions& options) {
 }
 
 int64_t WindowPages::usable(std::span<const int32_t> prompt, int64_t tokens) const {
-  int64_t best = 0, run = 0;  // run: pages up to here that have twins, one behind the other
+  int64_t best = 0, run = 0;  // run: pages up to here that have twins, one after the other
   for (int64_t n = 1; n <= static_cast<int64_t>(prompt.size()); ++n) {
     run = of_twin_[static_cast<size_t>(prompt[static_cast<size_t>(n - 1)])] >= 0 ? run + 1 : 0;
     if (first_page(std::min(n * options_.page_tokens, tokens - 1)) >= n - run) best = n;

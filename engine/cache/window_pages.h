@@ -58,7 +58,7 @@ class WindowPages {
   // Nothing stands in `twin` any more, or nobody is to find it.
   void withdraw(int32_t twin);
   void close(int32_t sequence, uint64_t launched);
-  // Launches up to `completed` have; of those given back behind it the newest was `launched`.
+  // Launches up to `completed` have; of those given back after it the newest was `launched`.
   void release(uint64_t completed);
   void revoked(uint64_t launched);
 

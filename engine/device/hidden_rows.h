@@ -9,12 +9,12 @@
 
 namespace nodewright {
 
-// Of successive tokens of a request.
+// The hidden states of successive tokens of a request.
 struct HiddenRows {
   RequestId request = 0;
   int64_t first = 0;  // position of the first token
   int64_t rows = 0;
-  std::vector<float> values;  // [rows, hidden] behind the final norm, fp32
+  std::vector<float> values;  // [rows, hidden] after the final norm, fp32
 };
 
 // Rows, the first of the step, among which is all that their requests ask for.

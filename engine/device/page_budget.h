@@ -12,7 +12,7 @@ struct PageBudget {
   int64_t wanted = 0;         // pages; 0: as many as there is room for
   uint64_t page_bytes = 0;    // of one page in all layers, those with a window aside where there are others; 0: a
                               // stage of a pipeline has only such layers, and room for any number
-  int64_t max_context = 0;    // tokens; a cache must hold one request of so many
+  int64_t max_context = 0;    // tokens; the cache must hold one request of this length
   uint64_t limit = 0;         // bytes of all that `use` counts; 0: none
   uint64_t free = 0;          // bytes of device memory, graphs and pages not yet taken
   MemoryUse use;              // all but the pages

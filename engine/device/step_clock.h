@@ -1,4 +1,4 @@
-// When the steps of StepSlots ran on the device: events before and behind each, read when all is done.
+// When the steps of StepSlots ran on the device: events before and after each, read when all is done.
 #pragma once
 
 #include <cstddef>

@@ -40,7 +40,7 @@ inline ScoreLimits score_limits_of(const Device& device, const DecoderModel& mod
                       device.driver().is_cpu() ? kRowsOfSliceOnCpu : kRowsOfSlice);
 }
 
-// Of each half of a bucket that is two lanes.
+// The shape of each half of a bucket that is two lanes.
 inline std::optional<StepShape> lane_shape_of(const DecoderModel& model, const StepSlotsOptions& options, int bucket) {
   return lane_shape(model.config(), network_form(network_of(model.config())), limits_of(options, nullptr), bucket);
 }

@@ -55,7 +55,7 @@ struct BuiltGraphs {
   size_t threads = 1;                        // that built
   double ms = 0;                             // of the steps' plans and graphs
   double choice_ms = 0;                      // of those of second choices; 0 without options.choices
-  double waited_ms = 0;                      // behind all of it, for weights that were still on their way
+  double waited_ms = 0;                      // after all of it, for weights that were still on their way
   uint64_t free_before = 0, free_after = 0;  // bytes of device memory
 };
 
@@ -96,8 +96,8 @@ struct StepSlotsOptions {
   // (models/plan/lanes.h).
   int64_t lanes = 1;
 
-  // Of a model whose other parts are in other processes (engine/ranks): who is told of every step, of rank 0 alone; and
-  // the pages that all ranks have room for, of those that this one has. Empty without.
+  // For a model whose other parts are in other processes (engine/ranks). Rank 0 alone: the followers, which receive
+  // every step; and the least page count of all ranks. Empty otherwise.
   StepFollowers* followers = nullptr;
   std::function<int64_t(int64_t own)> least_pages = {};
 };
@@ -174,7 +174,7 @@ class StepSlots {
   // What the second choice of the slot's last launch takes and gives. Only with options.choices.
   const ChoiceInputs& choices(int slot) const { return last().last_graph(slot).choice.host_inputs; }
   const ChoiceOutputs& chosen(int slot) const { return last().last_graph(slot).choice.host_outputs; }
-  // Of the `index`-th scored row of the slot's last launch, when its tokens are there.
+  // The score of the `index`-th scored row of the slot's last launch, once its tokens are there.
   TokenScore score(int slot, size_t index) const;
   // Submits the second choice, if any of its rows count, and on the other stream the copy of the tokens. Does not wait.
   void sample(int slot, int32_t choices = 0);
@@ -194,7 +194,7 @@ class StepSlots {
   bool timed_out() const { return timed_out_; }
 
   // The plan that the graph of a bucket was built of, of the first slot and the first device; null where there is no
-  // explicit graph of so many rows. Changes with rebuild() alone.
+  // explicit graph of `bucket` rows. Changes with rebuild() alone.
   const Plan* plan(int bucket) const;
 
   // The stream that steps run on; for measuring.
@@ -210,7 +210,7 @@ class StepSlots {
   size_t ranks() const { return 1 + others_.size(); }
   Device& device_of(size_t rank) const { return at_rank(rank).device_; }
   const ModelConfig& config_of(size_t rank) const { return at_rank(rank).model_->config(); }
-  // Of options.adapters, those of a rank. Stay where they are, and keep what they hold, until release(); zero behind
+  // The slots for options.adapters, those of a rank. They keep address and contents until release(), and are zero after
   // restore().
   AdapterSlots& adapters(size_t rank = 0) const { return *at_rank(rank).adapters_; }
   // What is launched on that rank's device from now on waits for the event.
@@ -251,7 +251,7 @@ class StepSlots {
   };
 
   using BoundKernels = std::map<int, DecoderKernels>;  // by bucket; 0: eager
-  // Of all rows, and of a bucket that is two lanes of each half.
+  // Bound for all rows and, in a bucket that is two lanes, for each half.
   struct Bound {
     BoundKernels whole, lane;
   };
@@ -344,7 +344,7 @@ class StepSlots {
   MemoryUse released_;          // memory_ as it was before release()
   int64_t released_pages_ = 0;  // of group 0
   BuiltGraphs built_;
-  // Of a team, of whose ranks this is the first, or of a pipeline, of whose stages; else empty. They have no others.
+  // The other ranks of a team or stages of a pipeline, in the first of them; empty elsewhere.
   std::vector<std::unique_ptr<StepSlots>> others_;
   StepFollowers* followers_ = nullptr;
   std::unique_ptr<Team> team_;  // of stages, for the access to each other's memory alone

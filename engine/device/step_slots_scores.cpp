@@ -1,4 +1,4 @@
-// Scores of prompts: slices of a step's rows behind the step, on every rank of a team over its part of the vocabulary,
+// Scores of prompts: slices of a step's rows after the step, on every rank of a team over its part of the vocabulary,
 // which the host adds to one distribution.
 #include <algorithm>
 

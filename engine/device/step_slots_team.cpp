@@ -90,7 +90,7 @@ std::unique_ptr<ChoiceSlot> StepSlots::choices_of_slot(const DecoderModel& model
                    : std::make_unique<ChoiceSlot>(*slots_[0].choices);
 }
 
-// Of ranks that exchange by a library's calls: a graph each, launched one after the other. Where one refuses, the
+// Ranks that exchange by a library's calls have a graph each, launched one after the other. If one were refused, the
 // others would wait for it.
 void StepSlots::launch_ranks(const Launch& launch) {
   if (collectives_->given_up() && followers_ != nullptr) followers_->check();

@@ -18,7 +18,7 @@ uint64_t pages_of(const DecodeState& state) {
   return std::clamp(kMostPages, static_cast<uint64_t>(state.table_stride), state.block_table.count);
 }
 
-constexpr uint64_t kRunsAt = sizeof(TableRun);  // behind n_runs, aligned
+constexpr uint64_t kRunsAt = sizeof(TableRun);  // after n_runs, aligned
 
 }  // namespace
 

@@ -25,7 +25,7 @@ TokenScore token_score(std::span<const RankScore> ranks, const ScoredRow& asked)
   if (score.token < 0) return score;
   const double log_sum = log_sum_of(ranks);
   for (const RankScore& rank : ranks) {
-    // Of one rank nothing: it tells what is asked for.
+    // One rank alone reports the requested token.
     const auto behind = static_cast<float>(rank.log_sum - log_sum);
     if (rank.has_token) score.logprob = rank.outputs.logprob.data[rank.row] + behind;
     for (int64_t k = int64_t{rank.row} * kMostLogprobs, end = k + asked.logprobs; k < end; ++k)

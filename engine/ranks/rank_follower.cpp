@@ -65,7 +65,7 @@ void RankFollower::check_slot(FrameKind kind, int32_t slot) const {
   if (slot < 0 || slot >= kSlots) refuse(kind, fmt::format("slot {} of {}", slot, kSlots));
 }
 
-// Behind it the slot's memory may be written. Where rank 0 has left, what is in flight has ended without a meaning.
+// After it the slot's memory may be written. Where rank 0 has left, what is in flight has ended without a meaning.
 void RankFollower::free(int slot) {
   if (std::exchange(in_flight_[static_cast<size_t>(slot)], false)) slots_.wait(slot);
 }

@@ -31,7 +31,7 @@ enum class FrameKind : uint32_t {
 // "launch"; "kind 77" of one that is none.
 std::string name_of(FrameKind kind);
 
-// Of a frame's body: the counts of a vocabulary, the tables and masks of a step have room.
+// The most bytes of a frame's body: room for the counts of a vocabulary, or the tables and masks of a step.
 inline constexpr uint32_t kMostFrameBytes = uint32_t{64} << 20;
 
 struct FrameHeader {
@@ -73,7 +73,7 @@ class FrameWriter {
   std::vector<std::byte> bytes_;
 };
 
-// Reads what a FrameWriter has written. Throws Error, naming the kind, where the body ends before or goes on behind.
+// Reads what a FrameWriter has written. Throws Error, naming the kind, where the body ends before or goes on after.
 class FrameReader {
  public:
   explicit FrameReader(const Frame& frame) : kind_(frame.kind), left_(frame.body) {}

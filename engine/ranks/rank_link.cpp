@@ -21,9 +21,9 @@ using Clock = std::chrono::steady_clock;
 
 // For the others to free their devices, when rank 0 ends in order.
 constexpr std::chrono::seconds kEndTime{10};
-// Of the watcher, while another thread reads what it would like to.
+// The watcher looks again after this while another thread reads.
 constexpr std::chrono::milliseconds kLookAgain{5};
-// Of the last words, until they have been heard.
+// The most time for the last message to be received.
 constexpr std::chrono::milliseconds kLastWordsTime{500};
 // Period of the heartbeat; 30 periods of silence make a rank count as hung.
 constexpr std::chrono::milliseconds kPulseEvery{1000};
@@ -267,7 +267,7 @@ const Frame& RankLink::next() {
   return frame_;
 }
 
-// Behind its last word it waits a little: what is unread when a process ends takes the words along (TCP's reset).
+// After its last word it waits a little: what is unread when a process ends takes the words along (TCP's reset).
 void RankLink::leave(const std::string& reason) noexcept {
   try {
     FrameWriter frame(FrameKind::failed);

@@ -31,7 +31,7 @@ class RankLink {
  public:
   // As meet(). The constructor and what says so are for one thread, the rest for any.
   explicit RankLink(const RankMeeting& meeting);
-  // Behind end() rank 0 waits until the others are gone, 10 s at most. Without it they take it as lost.
+  // After end() rank 0 waits until the others are gone, 10 s at most. Without it they take it as lost.
   ~RankLink();
   RankLink(const RankLink&) = delete;
   RankLink& operator=(const RankLink&) = delete;

@@ -14,8 +14,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of a file: its first bytes, which hold the header of a safetensors file of many tensors, and blocks spread over the
-// rest, which other weights of the same shapes do not share.
+// A file's digest covers its first bytes, which hold the header of a safetensors file, and blocks spread over the rest,
+// which other weights of the same shapes do not share.
 constexpr uint64_t kHeadBytes = uint64_t{1} << 19, kBlockBytes = 4096, kBlocks = 64;
 
 // Hex digits of a hash: as many as a person compares.

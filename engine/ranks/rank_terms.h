@@ -10,7 +10,7 @@
 
 namespace nodewright {
 
-// Of completed options, a device and the rank's part of a model.
+// The terms of completed options, a device and the rank's part of a model.
 std::vector<RankTerm> rank_terms(const StepSlotsOptions& options, const Device& device, const ModelConfig& config);
 
 // A checkpoint, as far as that is cheap: a hash of its config.json, of the names, sizes and headers of its safetensors

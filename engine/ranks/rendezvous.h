@@ -20,7 +20,7 @@ struct RankMeeting {
   std::string host;  // of rank 0
   uint16_t port = 0;
   std::chrono::milliseconds patience{60'000};  // until all are there, or rank 0 is
-  // Of rank 0: that it listens, at which port, before anybody has come; may be empty.
+  // Rank 0: called with its port once it listens; may be empty.
   std::function<void(uint16_t port)> listens = {};
   std::string secret = {};                        // the same of all ranks
   std::chrono::milliseconds most_silent{30'000};  // of a rank that is connected: after that it counts as hung

@@ -7,7 +7,7 @@
 namespace nodewright {
 namespace {
 
-// More than any step has: a number that is none is found before so many vectors are made.
+// More than any step has: a corrupt count is refused before memory is taken for it.
 constexpr uint32_t kMostParts = 1 << 20;
 
 uint32_t take_count(FrameReader& reader) { return std::min(reader.take<uint32_t>(), kMostParts); }

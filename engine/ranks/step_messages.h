@@ -11,7 +11,7 @@
 
 namespace nodewright {
 
-// A launch that came, with memory of its own behind its spans.
+// A launch that came, which owns the memory of its spans.
 struct LaunchMessage {
   int32_t slot = 0, bucket = 0, live = 0, sampled = 0;
   bool prompt = false, chooses_again = true;
@@ -53,7 +53,7 @@ void write_sample(FrameWriter& frame, int slot, int32_t choices, std::span<const
 void write_counts(FrameWriter& frame, int32_t sequence, std::span<const int32_t> counts);
 void write_table(FrameWriter& frame, int32_t sequence, std::span<const int32_t> pages);
 
-// Of frames of these kinds; they throw Error as FrameReader does. Spans live as long as the frame.
+// Parse frames of these kinds; throw Error as FrameReader does. Spans live as long as the frame.
 LaunchMessage read_launch(const Frame& frame);
 SampleMessage read_sample(const Frame& frame);
 CountsMessage read_counts(const Frame& frame);

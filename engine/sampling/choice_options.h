@@ -37,9 +37,10 @@ struct ChoiceOptions {
   float repetition_penalty = 1;  // divides logits above 0, multiplies those below, of tokens in prompt and outputs
   float presence_penalty = 0;    // subtracted from logits of tokens in the outputs
   float frequency_penalty = 0;   // and this for each time
-  int logprobs = -1;             // of the raw distribution: the chosen token and so many of the likeliest; -1: none
-  EndFunction ends;              // empty: never; not part of the choice
-  int prompt_logprobs = -1;      // as logprobs, of each token of the prompt but the first; not part of the choice
+  int logprobs =
+      -1;  // log probabilities (raw distribution) of the chosen token and this many of the likeliest; -1: none
+  EndFunction ends;          // empty: never; not part of the choice
+  int prompt_logprobs = -1;  // as logprobs, of each token of the prompt but the first; not part of the choice
 
   bool penalises() const { return repetition_penalty != 1 || presence_penalty != 0 || frequency_penalty != 0; }
   // Whether the tokens so far say what may come next: then the choice waits for the one before it.
@@ -58,7 +59,7 @@ struct TokenLogprobs {
   std::vector<std::pair<int32_t, float>> top;  // the likeliest first
 };
 
-// What a second choice tells of its row `choice`, with so many of the likeliest; `output` as above.
+// The log probabilities of a second choice's row `choice`, with the `top` likeliest; `output` as above.
 TokenLogprobs logprobs_of(const ChoiceOutputs& out, int32_t choice, RequestId request, int64_t output, int top);
 
 // Why no request can be served with these; empty when it can. `stop_ids`: those of the request.

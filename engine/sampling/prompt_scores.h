@@ -22,7 +22,7 @@ class PromptScores {
 
   // The slot's next step asks for nothing yet.
   void begin(int slot) { at(slot) = {}; }
-  // For the token behind `position`, where the prompt has one that was not told, with so many of the likeliest.
+  // Requests the score of the token at `position` + 1, unless it was reported, with the `top` likeliest tokens.
   // `step_row`: of the token at `position`.
   void ask(int slot, const Request& request, int64_t position, int32_t step_row, int top);
   // What the slot's last step was asked for, and in the same order of which tokens.

@@ -5,7 +5,7 @@
 
 namespace nodewright {
 
-// Of the operating system.
+// From the operating system.
 uint64_t random_seed();
 
 // Numbers that have nothing in common for neighbouring seeds and streams.

@@ -1,4 +1,4 @@
-// The batch sizes that graphs are built for, and which of them a step of so many rows runs in.
+// The batch sizes that graphs are built for, and the one that a step of n rows runs in.
 #pragma once
 
 #include <span>

@@ -32,7 +32,7 @@ class Drafter {
   int most_;
   int64_t vocab_;
   Guesses guesses_;
-  std::map<RequestId, NgramIndex> ngrams_;  // behind their tokens at first
+  std::map<RequestId, NgramIndex> ngrams_;  // after their tokens at first
 };
 
 }  // namespace nodewright

@@ -29,7 +29,7 @@ class NgramIndex {
 
   int64_t longest_;
   std::vector<int32_t> tokens_;
-  // By the n-gram's hash: behind its last occurrence that ends before the last token. Of two with one hash the later.
+  // By the n-gram's hash: after its last occurrence that ends before the last token. Of two with one hash the later.
   std::unordered_map<uint64_t, int64_t> ends_;
 };
 

@@ -65,7 +65,7 @@ const InFlightStep& PipelineState::launch(StepPlan plan) {
   if (const int64_t missing = pages_short(plan); missing > 0) refuse("launch", fmt::format("{} pages short", missing));
 
   for (const RowPlan& row : plan.rows) {
-    // Behind all that is known: nothing is shared there, and nothing to be copied. What a window leaves is given back.
+    // After all that is known: nothing is shared there, and nothing to be copied. What a window leaves is given back.
     if (pool_.gives_back() || pages_missing(row) > 0)
       pool_.reserve(find(row.request)->sequence(), row.first, row.first + row.tokens);
     at(row.request).launch(row.tokens, launched_ + 1);
@@ -181,7 +181,7 @@ std::vector<CommittedToken> PipelineState::finish_commit(std::span<const RowResu
   return accepted;
 }
 
-// Of a request that waits for it: the tokens from `first` on are computed, and `result` is what was chosen behind them.
+// For an unresolved request: the tokens from `first` on are computed, and `result` was chosen after them.
 void PipelineState::accept(Request& request, int64_t first, int64_t tokens, bool samples, const RowResult& result,
                            std::vector<CommittedToken>& accepted) {
   if (samples && result.token < 0)

@@ -1,6 +1,6 @@
 // What is in flight: two slots, one forward at a time, a queue of sampled steps that are committed in order, and the
 // requests that they carry. A pure state machine: it holds neither memory nor driver objects, starts nothing and waits
-// for nothing; whoever drives the device calls one transition beside each thing it does.
+// for nothing; the code that drives the device calls one transition beside each of its actions.
 //
 //   submit, admit        a request is accepted; it gets its pages
 //   preempt              the one admitted last gives its pages back and waits again
@@ -170,7 +170,7 @@ class PipelineState {
   // The oldest sampled step; its slot stays taken until finish_commit().
   const InFlightStep& start_commit();
   // `results`: one for each row, in order; those of rows that choose no token, or whose request is resolved, count for
-  // nothing. Of a row with drafts the tokens count up to the first that is not the draft behind it. Returns the tokens
+  // nothing. Of a row with drafts the tokens count up to the first that is not the draft after it. Returns the tokens
   // that their requests accepted.
   std::vector<CommittedToken> finish_commit(std::span<const RowResult> results);
 

@@ -106,7 +106,7 @@ void PipelineState::check_requests() const {
          "a request or a page is left");
 }
 
-// Of each request: that its rows follow each other up to what it has computed, and choose once all before is launched.
+// The rows of each request follow each other up to its computed tokens, and choose once all before is launched.
 void PipelineState::check_rows() const {
   struct Rows {
     int64_t end = -1;

@@ -86,7 +86,7 @@ class Request {
   int64_t reserved_length() const { return prompt_tokens() + most_outputs_ - 1; }
   // Index of the output that the next step to be launched chooses.
   int64_t next_output() const { return static_cast<int64_t>(outputs_.size()) + choosing_; }
-  // Tokens behind the last output in the step in flight, which is then the only one: guessed, and wrong perhaps.
+  // Tokens after the last output in the step in flight, which is then the only one: guessed, and wrong perhaps.
   int64_t drafted() const { return drafted_; }
   // The most that a step may draft: with one token more they are what is left of most_outputs().
   int64_t most_drafts() const;
@@ -102,7 +102,7 @@ class Request {
   void admit(int32_t sequence, int64_t start);  // the first `start` known tokens were found in the cache
   void preempt();                               // its pages are gone; in no step in flight
   // A step with a row of this request was launched. Tokens of the prompt or, when it decodes, the last output and
-  // drafts behind it.
+  // drafts after it.
   void launch(int64_t tokens, uint64_t step);
   void revoke(int64_t tokens);  // the same step never reached the device
   // A step with its row has been committed, whatever became of the row. What was drafted and not accepted is not

@@ -18,8 +18,8 @@ struct SchedulerOptions {
   BucketSet prefill_buckets;  // tokens of a step with a prompt's; they hold the rows of a decode step and one more
   Schedule schedule = Schedule::mixed;  // as the pipeline's
   bool allow_eager = false;  // more rows than the largest decode bucket run without a graph, not in several steps
-  // Guesses of what follows a request's tokens, for decode steps to check; as many of them are used as there is room
-  // for. Depends on the request alone. Empty: none.
+  // Drafts of a request's next tokens, for decode steps to check; as many are used as there is room for. Depends on the
+  // request alone. Empty: none.
   std::function<std::vector<int32_t>(const Request&)> drafts = {};
   // Whether the device may take one more request, the next that waits: its adapter has a slot, or may be given one.
   // Depends on the request and on those admitted alone; one of those makes room when it ends. Empty: always.
@@ -41,10 +41,10 @@ struct Selection {
   std::string reason;
 };
 
-// Where pages run out, what is in flight is committed first: a request may end, and whoever is preempted then is in no
-// step. The masks of a forward come late: it is sampled as soon as they can be known, and until then the step before it
-// is committed. With Schedule::drained a prompt waits until nothing is in flight, and is then preferred to rows that
-// decode; otherwise it is a part of the next step.
+// Where pages run out, what is in flight is committed first: a request may end, and only a request in no step can be
+// preempted. The masks of a forward come late: it is sampled as soon as they can be known, and until then the step
+// before it is committed. With Schedule::drained a prompt waits until nothing is in flight, and is then preferred to
+// rows that decode; otherwise it is a part of the next step.
 Selection select_next(const PipelineState& pipeline, const SchedulerOptions& options);
 
 // Rows that can decode, those whose last step is oldest first, in the smallest bucket that holds them. Past the

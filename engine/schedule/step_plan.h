@@ -11,7 +11,7 @@ namespace nodewright {
 
 enum class StepKind { decode, prefill };
 
-// Successive tokens of one request in a step. Behind each draft a token is chosen, too.
+// Successive tokens of one request in a step. After each draft a token is chosen, too.
 struct RowPlan {
   RequestId request = 0;
   int64_t first = 0;    // position of its first token

@@ -64,7 +64,7 @@ void enter_start(Reachability& at_start, const Reachability& before, const Edge&
 // Settled memory asks for more: who wrote it has completed when its reader starts. A node that starts finds complete
 //   - the predecessor of a full edge, and all that is before it;
 //   - whatever the predecessor of a programmatic edge found complete when it started, as that has started by then;
-//   - all that is before that predecessor, if it lets dependents start only behind its own wait: every block of it has
+//   - all that is before that predecessor, if it lets dependents start only after its own wait: every block of it has
 //     passed the wait by then, or has ended, which it does not do without having waited.
 // (A stream's launches give no less: see graph/run/eager_run.cpp.) Where this does not hold for a node, its edges
 // become full, which gives it everything that is before it. The last writers are enough: earlier ones are before them.

@@ -34,7 +34,7 @@ struct Orders {
   }
 };
 
-// Enters into `at_start` what is complete when the node behind `edge` starts, as far as that edge says; `before` and
+// Enters into `at_start` what is complete when the node after `edge` starts, as far as that edge says; `before` and
 // `at_start` hold what is said of `from`, its other end.
 void enter_start(Reachability& at_start, const Reachability& before, const Edge& edge, const PlanNode& from);
 

@@ -61,7 +61,7 @@ class HazardTracker {
   };
   struct Reader {
     uint32_t node = 0;
-    uint32_t earlier = kNobody;  // index in readers_; two segments may share what follows
+    uint32_t earlier = kNobody;  // index in readers_; two segments may share the rest
   };
   using Segments = std::vector<Segment>;  // of one buffer, by address, disjoint
 

@@ -18,7 +18,7 @@ std::vector<LayerBlock> blocks_of(const Plan& plan) {
   return blocks;
 }
 
-// Two blocks that follow one another, and the ones before and behind them, if there are any.
+// Two blocks that follow one another, and the ones before and after them, if there are any.
 class BlockPair {
  public:
   BlockPair(const Plan& plan, const std::vector<std::vector<const Edge*>>& in_edges, const LayerBlock* before,

@@ -26,7 +26,7 @@ struct BlockRun {
 // and the very plan, product, function or event of a node that has one; and in their in-edges: type, reasons and where
 // they come from, which is the same place in the block, the same place in the block before it, or the same node ahead
 // of the run. Edges that enter a run's first block from outside do not count. Buffers agree in name up to the layer's
-// own name, or that of the layer before it or behind it, in bytes, kind and whether they are live. Addresses never
+// own name, or that of the layer before it or after it, in bytes, kind and whether they are live. Addresses never
 // count.
 std::vector<BlockRun> fold_layers(const Plan& plan);
 

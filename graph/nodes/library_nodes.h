@@ -53,8 +53,8 @@ void submit_library(const PlanNode& node, const Driver& driver, CUstream stream)
 
 struct AddedLibrary {
   BuiltLibrary built;
-  // Of a kernel. What the library has tied to the graph that it was captured in (a user object: cuda.h) lives as long
-  // as this, and must outlive every launch.
+  // For kernel nodes. Keeps alive the user objects (cuda.h) that the library tied to the captured graph: it must
+  // outlive every launch.
   std::optional<GraphHandle> captured;
 };
 // Adds the node. The call is captured on `stream`, where nothing else is captured; nothing runs. `preferred`: kernel,

@@ -54,7 +54,7 @@ NodeId GraphBuilder::free(const Allocation& allocation, const std::vector<NodeId
   return id;
 }
 
-// Memory that the plan allocates is used behind its allocation, since nothing has its address before, and not behind
+// Memory that the plan allocates is used after its allocation, since nothing has its address before, and not after
 // its free. Who keeps an address of his own cannot be told where the memory is.
 void GraphBuilder::check_allocated(const PlanNode& node) const {
   for (const Use& use : node.uses) {

@@ -64,7 +64,7 @@ void replace_conditions(const PlanNode& node, std::span<std::byte> arguments, Fu
 }
 bool sets_conditions(const PlanNode& node);
 
-// Of a values node: of its own operations, or of others of its layout.
+// The driver's parameters of a values node, for its own operations or others of the same layout.
 std::vector<CUstreamBatchMemOpParams> value_parameters(const std::vector<ValueOperation>& operations);
 CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS signal_parameters(const SemaphoreParameters& semaphore);
 CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS wait_parameters(const SemaphoreParameters& semaphore);

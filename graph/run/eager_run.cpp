@@ -29,7 +29,7 @@ class EagerRun {
   EagerRun(const EagerRun&) = delete;
   EagerRun& operator=(const EagerRun&) = delete;
 
-  // Kernels may set conditions behind the nodes that obey them, and must find the slots there.
+  // Kernels may set conditions after the nodes that obey them, and must find the slots there.
   void finish() {
     if (!conditions_.empty()) stream_.synchronize();
   }

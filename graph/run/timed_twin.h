@@ -1,7 +1,7 @@
-// The instrumented twin of a plan: the same nodes on the same buffers behind the same edges, and every block leaves the
+// The instrumented twin of a plan: the same nodes on the same buffers with the same edges, and every block leaves the
 // time of its start, of its wait's return and of its end in a slot of its own.
 //
-// - A kernel of ours becomes its timed form (kernels_src/device/dialect.cuh): its argument struct, and behind it the
+// - A kernel of ours becomes its timed form (kernels_src/device/dialect.cuh): its argument struct, and after it the
 //   address of its slots. Everything else of the node stays.
 // - What cannot stamp itself (copies, fills, empty nodes, kernels that no KernelCache made) is bracketed: a stamp
 //   kernel before it, one after it, full edges between, its in-edges moved to the first and its out-edges to the
@@ -31,7 +31,7 @@ struct StampedNode {
   bool bracketed = false;
   uint32_t first_node = 0, last_node = 0;  // of the twin's nodes: the node itself, or the two of its bracket
   uint64_t first_slot = 0, slots = 0;      // one for each block; of a bracket: before, after
-  uint64_t inner_slots = 0;                // behind those: of the plans inside it
+  uint64_t inner_slots = 0;                // after those: of the plans inside it
   std::vector<std::vector<StampedNode>> bodies;
 };
 
@@ -72,7 +72,8 @@ struct BlockSpan {
   uint64_t start = 0, waited = 0, end = 0;  // waited: 0 for kernels that do not wait
 };
 
-// Of the nodes that are not bracketed, in the order of the plan and of their blocks. Throws Error as node_spans.
+// The block spans of the nodes that are not bracketed, in the order of the plan and of their blocks. Throws Error as
+// node_spans.
 std::vector<BlockSpan> block_spans(const TimedTwin& twin, std::span<const BlockStamps> stamps);
 
 }  // namespace nodewright

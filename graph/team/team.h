@@ -47,7 +47,7 @@ class TeamStream {
  public:
   // Throws Error as Stream does. `name`: for errors; that of rank 1 is "name@1".
   TeamStream(Team& team, const std::string& name);
-  // Of streams that are there, by rank, which must outlive this.
+  // Wraps existing streams, by rank; they must outlive this.
   explicit TeamStream(std::vector<const Stream*> streams) : streams_(std::move(streams)) {}
 
   size_t size() const { return streams_.size(); }                       // ranks

@@ -40,7 +40,7 @@ class TeamRank {
   size_t size() const { return memory_.team().size(); }             // ranks of the team
   Device& device() const { return memory_.team().device(index_); }  // the rank's
   // The next exchange, of `count` values from each rank to every other: the field of an argument struct. Throws Error
-  // when the memory has not room for so many, or for another exchange.
+  // when the memory lacks room for `count` packets, or for another exchange.
   Exchange exchange(uint64_t count);
   // The same of a bulk exchange (kernels_src/exchange/bulk_sums.cuh), of `values` values, a multiple of 8.
   Exchange bulk_exchange(uint64_t values);

@@ -1,8 +1,8 @@
 // Where the matrices of an adapter lie in the memory of a slot: the same for every adapter of a model, whatever its own
 // ranks, so that one graph serves all.
 //
-// Of each matrix of a layer that the kernels know as one (qkv, out, gate_up, down) a slot has A of each of its parts
-// (q, k, v; gate, up), one below the other, and one B whose row n belongs to output n; what an adapter lacks is zero.
+// For each matrix of a layer that kernels multiply as one (qkv, out, gate_up, down) a slot has the A of each part (q,
+// k, v; gate, up), stacked, and one B whose row n belongs to output n; absent parts are zero.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ struct AdapterLimits {
   bool any() const { return slots > 0; }
   bool operator==(const AdapterLimits&) const = default;
 };
-// Of a largest rank as it was asked for.
+// Limits for the largest rank as the user gave it.
 constexpr AdapterLimits adapter_limits(int64_t slots, int64_t most_rank) {
   return {slots, slots > 0 ? (most_rank + 7) / 8 * 8 : 0};
 }

@@ -23,7 +23,7 @@ class AdapterSlots {
   uint64_t bytes() const { return buffer_.bytes(); }
   NamedRange range() const { return {buffer_.name(), buffer_.address(), buffer_.bytes(), "weight"}; }
 
-  // Of a matrix in slot 0; those of slot i lie i times slot_bytes() behind. Each reaches to its place in the last slot.
+  // A matrix in slot 0; slot i's lies i * slot_bytes() further. Each view reaches to its place in the last slot.
   Weight<bf16> a(const AdapterMatrix& matrix) const;
   Weight<bf16> b(const AdapterMatrix& matrix) const;
   Weight<float> scales(const AdapterMatrix& matrix) const;

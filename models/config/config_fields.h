@@ -22,7 +22,7 @@ class ConfigFields {
   ConfigFields(const nlohmann::json& object, std::string path, std::string doing = "read the model configuration",
                std::vector<Error>* faults = nullptr)
       : object_(object), path_(std::move(path)), doing_(std::move(doing)), faults_(faults) {}
-  // Of an object inside this one. `prefix`: what stands before a key in messages, "rope_scaling.".
+  // The fields of an object inside this one. `prefix` precedes keys in messages: "rope_scaling.".
   ConfigFields inside(const nlohmann::json& object, std::string prefix) const;
 
   const nlohmann::json* find(const std::string& key) const;

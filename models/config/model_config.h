@@ -57,7 +57,7 @@ enum class Blocks : uint8_t {
   parallel_one_norm,  // that residual under the norm of attention
 };
 
-// Of a mixture: each row has some experts of its own in place of one feed-forward block.
+// A mixture of experts: each row has its own experts in place of one feed-forward block.
 struct Experts {
   int64_t count = 0;         // that a layer has; 0: it is no mixture
   int64_t chosen = 0;        // that a row has, those with the largest logits
@@ -147,7 +147,7 @@ struct ModelConfig {
   bool scales_turns() const { return rope.amplitude != 1 || (local_rope && local_rope->amplitude != 1); }
   bool is_sliding(int64_t layer) const { return !sliding.empty() && sliding[index_of(layer)]; }
   int64_t window_of(int64_t layer) const { return is_sliding(layer) ? window : 0; }  // 0: all keys
-  // Of the layers of all stages: the window if all have it.
+  // The window, if the layers of all stages have it; otherwise 0.
   int64_t window_of_all() const { return !sliding.empty() && std::ranges::count(sliding, false) == 0 ? window : 0; }
   // Layers whose pages of the cache are held alike: those that see all keys, and beside them those with a window. One
   // group where the layers of all stages are alike.

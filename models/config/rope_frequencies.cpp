@@ -19,12 +19,12 @@ float llama3_scaled(float frequency, const RopeConfig& rope) {
   return (1.0f - kept) * frequency / factor + kept * frequency;
 }
 
-// Pairs before the ramp are kept, those behind it divided by the factor.
+// Pairs before the ramp are kept, those after it divided by the factor.
 struct YarnRamp {
   float first = 0, last = 0;
 
   YarnRamp(const RopeConfig& rope, int64_t dim) {
-    const auto pair_of = [&](double turns) {  // that makes so many turns within the original context
+    const auto pair_of = [&](double turns) {  // the pair that makes `turns` turns within the original context
       const double tokens_of_turn = static_cast<double>(rope.original) / (turns * 2 * std::numbers::pi);
       return static_cast<double>(dim) * std::log(tokens_of_turn) / (2 * std::log(rope.theta));
     };

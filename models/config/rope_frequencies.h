@@ -14,7 +14,7 @@ namespace nodewright {
 std::vector<float> rope_frequencies(const RopeConfig& rope, int64_t dim, int64_t context = 0);
 
 // What kernels read: [head_dim / 2] radians a token, zero for pairs that are not rotated, and where the model scales
-// turns [head_dim / 2] amplitudes behind them. `rope` null: of a layer that does not rotate.
+// turns [head_dim / 2] amplitudes after them. `rope` null: of a layer that does not rotate.
 std::vector<float> rotation_table(const ModelConfig& config, const RopeConfig* rope, int64_t context);
 
 }  // namespace nodewright

@@ -15,7 +15,7 @@ namespace {
                .fault = Fault::usage});
 }
 
-// Of the embedding, in each layer behind out and down and for the norm of heads, and of the logits.
+// Exchanges of the embedding, after out and down and for the heads' norm in each layer, and of the logits.
 int64_t exchanges_with_one_norm(const ModelConfig& part) {
   return (part.norms_heads_of_ranks() ? 3 : 2) * part.layers + 2;
 }

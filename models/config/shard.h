@@ -14,7 +14,7 @@ struct Shard {
   bool is_part() const { return ranks > 1; }
   bool operator==(const Shard&) const = default;
 
-  // Of `n` things that lie in a row: those of this rank, which differ by one at most from rank to rank.
+  // The first of this rank's share of `n` consecutive things; shares differ by one at most.
   int64_t first_of(int64_t n) const { return n * rank / ranks; }
   int64_t count_of(int64_t n) const { return n * (rank + 1) / ranks - first_of(n); }
   int64_t most_of(int64_t n) const { return (n + ranks - 1) / ranks; }  // of any rank
@@ -24,8 +24,8 @@ struct Shard {
 // Error with the number that does not divide, or with what of the network no rank can do alone.
 ModelConfig shard_of(const ModelConfig& whole, Shard shard);
 
-// Of a step of such a part: how often the ranks exchange values, in the layers once for each lane
-// (models/plan/lanes.h). An even number (graph/team/team_check.h).
+// Exchanges of a step of such a part, those of layers once for each lane (models/plan/lanes.h). An even number
+// (graph/team/team_check.h).
 int64_t exchanges_of_step(const ModelConfig& part, int64_t lanes = 1);
 // Whether queries and keys of this layer, where they are normed over all ranks, are normed in an exchange each instead
 // of in one: in the first layer, where the number would be odd.

@@ -1,4 +1,4 @@
-// What one stage of a pipeline computes of a network: some of its layers, one behind the other. The first stage has the
+// What one stage of a pipeline computes of a network: some of its layers, one after the other. The first stage has the
 // embedding besides, the last one the head.
 #pragma once
 

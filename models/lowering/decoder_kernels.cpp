@@ -12,7 +12,7 @@
 namespace nodewright {
 namespace {
 
-// Of a stage its own part: chosen as for the whole network, so that its bits are the same.
+// A stage gets its own part, chosen as for the whole network, so that its bits are the same.
 LoweredStep lowered_step(const ModelConfig& config, const StepShape& step, const DeviceProperties& device) {
   LoweredStep lowered = lower(network_of(config, step.adapters.any()), {config, step, device});
   if (!config.stage.is_first()) lowered.first.clear();

@@ -1,7 +1,7 @@
 // What adapters add to the products of a layer: rows go to few dimensions beside the product, and from there onto what
 // it has given.
 //
-// The residual takes it behind the product, but where the product leaves it for the next norm (gained): there before
+// The residual takes it after the product, but where the product leaves it for the next norm (gained): there before
 // it. Of a product whose norm comes in the same run, that run adds it; of gate_up the activation does. Of a part of a
 // network the kernel adds it that sends what the rank has of out and down (lower_exchange.cpp).
 #include "kernels_src/adapters/expand.h"
@@ -49,7 +49,7 @@ std::vector<Constant> shrink_constants(const Situation& at, const ShrinkShape& s
 }
 
 void emit_norm_shrink(const LoadedRun& run, Emission& e, const Op& op) {
-  // Of rows that come times the next gain the residual itself is there, too.
+  // Pre-scaled rows come with the residual itself.
   const Residual from =
       std::holds_alternative<GainedResidual>(e.residual) ? Residual(PlainResidual{e.s.residual}) : e.residual;
   const bool deferred = std::holds_alternative<DeferredResidual>(from);
@@ -63,7 +63,7 @@ void emit_norm_shrink(const LoadedRun& run, Emission& e, const Op& op) {
                      shrunk(e, op.part).bytes()});
 }
 
-// What takes the part's sum, where it comes before or behind the product, and not in its run.
+// What takes the part's sum, where it comes before or after the product, and not in its run.
 struct ExpandTarget {
   View<float> y;
   int64_t stride = 0;
@@ -73,7 +73,7 @@ ExpandTarget target_of(const Emission& e, Part part, Travel travel) {
   return {travel == Travel::deferred ? e.s.projected : e.s.residual, row_stride(e.config.hidden)};
 }
 
-// qkv's comes behind its product, in a node of its own, whoever reads it.
+// qkv's is a node of its own after the product, whichever kernel reads it.
 bool is_added_in_run(const Situation& at, Travel travel, Part part) {
   return part != Part::qkv && (at.config.shard.is_part() || (travel == Travel::plain && at.config.post_norms));
 }
@@ -81,7 +81,7 @@ bool is_added_before(const Situation& at, Travel travel, Part part) {
   return part != Part::qkv && travel == Travel::gained && !is_added_in_run(at, travel, part);
 }
 
-// Of what is added to the residual itself.
+// The scale of sums that are added to the residual.
 float expand_scale(const Situation& at, Part part) { return part == Part::qkv ? 1 : at.config.residual_scale; }
 
 }  // namespace
@@ -125,7 +125,7 @@ Attempt lower_norm_shrink(const Situation& at, std::span<const Op> ops, Travel t
         shape.launch_shape());
   };
   Lowered lowered{.operations = 1, .emit = [op](const LoadedRun& run, Emission& e) { emit_norm_shrink(run, e, op); }};
-  // Of the first layer, where nothing has been added yet, and of the others.
+  // One kernel for the first layer, where nothing has been added yet, and one for the others.
   if (travel != Travel::deferred || op.part == Part::qkv) lowered.kernels.push_back(kernel(false));
   if (travel == Travel::deferred) lowered.kernels.push_back(kernel(true));
   return lowered;

@@ -64,17 +64,17 @@ int64_t most_keys(const Emission& e) {
   return e.layer.window ? std::min(e.layer.window, context) : context;
 }
 
-// Of q . k, for powers of two.
+// The scale of q . k, for exponentials of base two.
 float score_scale(const ModelConfig& config) {
   return static_cast<float>(M_LOG2E * config.query_scale.value_or(1 / std::sqrt(static_cast<double>(config.head_dim))));
 }
 
-// Of the splits that meet in global memory, if they do.
+// Arrival counts of splits that are merged through global memory.
 View<int32_t> arrivals_of(const DecodeState& s) { return s.partials.count > 0 ? s.arrivals : View<int32_t>{}; }
 
 uint64_t written_kv_bytes(const Emission& e) { return sizeof(bf16) * count_of(2 * e.s.rows * e.config.kv_width()); }
 
-// Of the norms that are left to the kernel that rotates.
+// The gains of head norms that are left to the rotating kernel.
 struct HeadGains {
   Weight<bf16> q, k;
 };
@@ -130,7 +130,7 @@ void emit_rope_append(const LoadedRun& run, Emission& e, bool rotates, bool bias
              Traffic{e.s.qkv.bytes(), e.s.q.bytes() + written_kv_bytes(e)});
 }
 
-// Rows one by one: with tiles behind them, those that choose.
+// Rows one by one: with tiles after them, those that choose.
 void emit_single_rows(const LoadedRun& run, Emission& e, bool with_tiles) {
   const StepInputs& in = e.s.inputs;
   const int64_t rows = e.s.sampled_rows;

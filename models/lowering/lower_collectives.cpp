@@ -22,7 +22,7 @@ namespace {
 Constant ranks_of(const Situation& at) { return {"kRanks", at.config.shard.ranks}; }
 unsigned rows_of(const Situation& at) { return static_cast<unsigned>(at.step.rows); }
 
-// Behind the call before it, whatever memory both use: ranks that made them in another order would wait for ever.
+// After the call before it, whatever memory both use: ranks that made them in another order would wait for ever.
 template <class T>
 void all_gather(Emission& e, const std::string& name, View<T> from, View<T> to) {
   Collectives* const group = e.collectives;

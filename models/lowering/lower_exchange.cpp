@@ -1,4 +1,4 @@
-// Where the ranks of a team need each other's values: the embedding's rows, the sums behind out and down, the logits.
+// Where the ranks of a team need each other's values: the embedding's rows, the sums after out and down, the logits.
 #include <algorithm>
 #include <optional>
 #include <type_traits>
@@ -55,7 +55,7 @@ std::string why_not(const Situation& at, const Behind& of, Travel travel) {
   return {};
 }
 
-// Behind those of the product's shape.
+// After those of the product's shape.
 std::vector<Constant> sum_constants(const Situation& at, const Behind& of) {
   return {factor_constant("kScale", of.adds() ? at.config.residual_scale : 1), ranks_constant(at),
           constant("kAdds", of.adds())};
@@ -63,7 +63,7 @@ std::vector<Constant> sum_constants(const Situation& at, const Behind& of) {
 
 uint64_t values_of(const Emission& e) { return count_of(e.s.rows * e.config.hidden); }
 
-// Of rows that may have adapters, in kernels that add what those give: the constants of the ones without, and kRank.
+// The constants of kernels that add adapters' sums: those of the kernels without, and kRank.
 std::vector<Constant> with_rank(const Situation& at, std::vector<Constant> constants) {
   if (at.step.adapters.any()) constants.push_back(rank_constant(at));
   return constants;
@@ -132,7 +132,7 @@ void launch_exchange_add(const LoadedRun& run, size_t kernel, Emission& e, const
   e.g.launch(node_name(product) + "_sum", loaded, args, how);
 }
 
-// The product of such a kernel in a node of its own, and behind it what brings all ranks' values.
+// The product of such a kernel in a node of its own, and after it what brings all ranks' values.
 Lowered gathered_project(const Situation& at, const Behind& of, const Op& product, Travel travel, KernelChoice kernel,
                          const TileOrder& order) {
   const ExchangedSum sum{.adds = of.adds()};

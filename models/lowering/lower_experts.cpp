@@ -33,7 +33,7 @@ std::vector<Constant> tile_constants(const ExpertTileShape& shape, const ShapeCo
   return constants_of(shape.constants(), constants_of(others, more));
 }
 
-// The product that norms, and the activation behind it.
+// The product that norms, and the activation after it.
 bool begins_gate_up(std::span<const Op> ops) {
   return begins(ops, {OpKind::norm, OpKind::expert_product, OpKind::activate});
 }

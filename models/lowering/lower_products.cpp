@@ -13,13 +13,13 @@ namespace {
 
 constexpr const char* kNoLibrary = "the step's products are kernels of its own";
 
-// Of the head, whose rows are those that choose, and of the layers, which are all.
+// Whether the operation is the head's, whose rows are the sampled ones; a layer's rows are all.
 bool is_of_head(const Op& op) { return op.part == Part::final_norm || op.part == Part::head; }
 bool library_takes(const Situation& at, const Op& op) {
   return is_of_head(op) ? at.step.has_head_product() : at.step.with_products();
 }
 
-// Elements of rows `stride` apart: a product writes no padding behind its last row.
+// Elements of rows `stride` apart: a product writes no padding after its last row.
 uint64_t as_written(int64_t rows, int64_t stride, int64_t outputs) { return count_of((rows - 1) * stride + outputs); }
 
 template <class T, class U>
@@ -47,7 +47,7 @@ ProductChoice product_of_layer(const Situation& at, const Op& product, Element o
           alpha};
 }
 
-// In fp32, the library takes no bias in bf16: it comes behind the product.
+// In fp32, the library takes no bias in bf16: it comes after the product.
 void add_bias_kernel(Lowered& lowered, const Op& product, int64_t rows, float scale = 1) {
   if (!product.bias) return;
   lowered.kernels.push_back(kernel_choice<AddBias>({"add_bias", {factor_constant("kScale", scale)}},
@@ -177,7 +177,7 @@ Attempt lower_product_norm_add(const Situation& at, std::span<const Op> ops, Tra
   return lowered;
 }
 
-// y = W x + b. Of gate and up in bf16, whose bias comes with the activation; that of qkv with the rotation, or behind.
+// y = W x + b. Of gate and up in bf16, whose bias comes with the activation; that of qkv with the rotation, or after.
 Attempt lower_product(const Situation& at, std::span<const Op> ops, Travel travel) {
   if (!begins(ops, {OpKind::product})) return {};
   const Op& product = ops[0];

@@ -1,4 +1,4 @@
-// Products with the step's own kernels, with the norm before them and the sum behind them: in tiles on tensor cores, or
+// Products with the step's own kernels, with the norm before them and the sum after them: in tiles on tensor cores, or
 // row by row.
 #include <algorithm>
 

@@ -186,7 +186,7 @@ LoweredStep lower(const Network& network, const Situation& at) {
     LoweredStep step{.travel = travel};
     std::string stopped = why_not(travel, at);
     std::vector<Op> last = network.last;
-    if (at.step.hidden_rows() > 0) {  // whoever asks gets what the head norms
+    if (at.step.hidden_rows() > 0) {  // the caller gets the rows that the head normalizes
       Op hand_out = last.front();
       hand_out.kind = OpKind::hand_out;
       last.insert(last.begin(), hand_out);

@@ -53,7 +53,7 @@ KernelChoice kernel_choice(KernelRequest request, const LaunchShape& shape) {
   return {std::move(request), shape, sizeof(A), false};
 }
 
-// A library's product x . W^T, of so many rows, into rows `y_stride` apart; beta 1 adds to what is there.
+// A library's product x . W^T of `rows` rows, into rows `y_stride` apart; beta 1 adds to y.
 struct ProductChoice {
   std::string name;
   int64_t rows = 0, cols = 0, outputs = 0;
@@ -92,8 +92,8 @@ using Residual = std::variant<PlainResidual, GainedResidual, DeferredResidual>;
 
 // What differs from layer to layer.
 struct LayerPlace {
-  const LayerWeights* weights = nullptr;  // null behind the last layer, and before the first
-  Weight<bf16> next_gain;                 // of the norm behind the layer
+  const LayerWeights* weights = nullptr;  // null after the last layer, and before the first
+  Weight<bf16> next_gain;                 // of the norm after the layer
   View<bf16> kv;                          // the layer's cache
   View<int32_t> table;                    // of its page group
   Weight<float> frequencies;              // empty where positions are learned
@@ -117,14 +117,14 @@ struct Emission {
   const AdapterSlots* adapters = nullptr;  // of rows that may have some
   TeamRank* rank = nullptr;                // of a part of a network, whose ranks exchange by packets
   Collectives* collectives = nullptr;      // the same, by a library's calls
-  std::vector<NodeId> last_call = {};      // the last of those, behind which the next one comes, as on every rank
+  std::vector<NodeId> last_call = {};      // the last of those, after which the next one comes, as on every rank
 
   const WeightMatrix& matrix(Part part) const;
   const NormWeights& norm(Part part) const;    // of attention_norm, feed_forward_norm, final_norm
   Weight<bf16> post_gain(Part part) const;     // of the post norms
   Weight<bf16> gain_behind(Part part) const;   // of the norm that follows what the part adds to the residual
   View<bf16> input_of(Part part) const;        // of the products that add to the residual: out, down
-  View<float> squares(uint64_t blocks) const;  // room for those of so many blocks
+  View<float> squares(uint64_t blocks) const;  // room for those of `blocks` blocks
   View<float> other_residual() const;          // where a deferred residual goes when it is read
   void settle_residual(View<float> x);         // a deferred residual has been read, and put there
 };
@@ -203,20 +203,20 @@ Constant constant(const char* name, E value) {
 // The bits of a factor, 0 for 1, and of a cap, 0 for none.
 Constant factor_constant(const char* name, float factor);
 Constant cap_constant(const char* name, float cap);
-// Of a projection that makes logits, or other values.
+// The constants of a projection that makes logits.
 std::vector<Constant> logit_constants(const ModelConfig& config);
 std::vector<Constant> unscaled_constants();
 
-// Where rows may have adapters: what they add to a product, behind it where something else stands between it and its
+// Where rows may have adapters: what they add to a product, after it where something else stands between it and its
 // expand operation. Nothing elsewhere.
 void add_expand_kernel(Lowered& lowered, const Situation& at, const Op& product, float scale);
 // `kernel`: its place among the run's.
 void emit_expand(const LoadedRun& run, Emission& e, Part part, View<float> y, int64_t y_stride, size_t kernel);
-// What the activation behind gate_up adds itself.
+// What the activation after gate_up adds itself.
 AdapterIn adapter_in(const Emission& e, Part part);
 inline Constant rank_constant(const Situation& at) { return {"kRank", at.step.adapters.rank}; }
 
-// What the ranks of a team exchange behind a product, in a node of its own.
+// What the ranks of a team exchange after a product, in a node of its own.
 struct ExchangedSum {
   bool bias = false;     // the product's, which is added there
   bool adds = true;      // onto the residual; else into `projected`
@@ -224,7 +224,7 @@ struct ExchangedSum {
   int64_t chosen = 0;    // of a mixture: how many experts of a row have given a value each; 0: there is one
   bool adapted = false;  // what rows' adapters give is added before it is sent
 };
-// Its kernels, and their nodes behind such a product, which has given `y`. `kernel`: the place of the first.
+// Its kernels, and their nodes after such a product, which has given `y`. `kernel`: the place of the first.
 std::vector<KernelChoice> exchange_choices(const Situation& at, const ExchangedSum& of, Travel travel);
 // A product's kernel and these.
 std::vector<KernelChoice> with_exchange(const Situation& at, const ExchangedSum& of, Travel travel,

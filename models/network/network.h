@@ -41,7 +41,7 @@ enum class OpKind : uint8_t {
   attend,          // queries to the cache, within the layer's window
   activate,        // f(gate) * up, or f(up)
   add,             // to the residual; of what experts have made the sum, as much as each counts
-  hand_out,        // the hidden state, to whoever asks for it
+  hand_out,        // the hidden states, as an output of the step
   choose,          // a token
   embed_shared,    // embed, by the rank of a team that has the token's row
   reduce,          // the sum over the ranks of a team of what each has
@@ -94,7 +94,7 @@ class Recorder {
   Value embed() {
     return record({.kind = config_.shard.is_part() ? OpKind::embed_shared : OpKind::embed, .part = Part::embedding});
   }
-  // Of a part of a network, what the ranks have together; of a whole one, nothing to do.
+  // The sum over the ranks, in a part of a network; y itself in a whole one.
   Value reduce(Value y) { return config_.shard.is_part() ? record({.kind = OpKind::reduce, .in = y}) : y; }
   Value gather(Value y) { return config_.shard.is_part() ? record({.kind = OpKind::gather, .in = y}) : y; }
   Value norm(Value x, Part gain);

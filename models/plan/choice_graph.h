@@ -19,14 +19,14 @@ struct ChoiceKernels {
   Kernel<RecordChoice> record;
 };
 
-// What choice_kernels will ask the cache for of so many rows: the same for every model.
+// The kernels that choice_kernels() requests for `rows` rows: the same for every model.
 std::vector<KernelRequest> choice_kernel_requests(int64_t rows, const DeviceProperties& device);
 
 // Throws Error when a kernel does not compile, with the compiler's words.
 ChoiceKernels choice_kernels(KernelCache& cache, const ChoiceState& state);
 
 // A plan named "choice.b<rows>" over the logits and last tokens of `step`. Everything is borrowed and must outlive its
-// runs. Whoever launches it copies the outputs.
+// runs. The caller copies the outputs.
 Plan choice_plan(Device& device, int64_t vocab, const ChoiceKernels& kernels, const DecodeState& step,
                  const ChoiceState& state, EdgePolicy policy);
 

@@ -45,7 +45,7 @@ struct ChoiceOutputs {
   View<float> top_logprobs;  // [rows, kMostLogprobs]
 };
 
-// In `arena`, of so many rows.
+// In `arena`, for `rows` rows.
 ChoiceOutputs lay_out_choice_outputs(Arena& arena, int64_t rows);
 
 struct ChoiceState {
@@ -73,7 +73,7 @@ class ChoiceSlot {
                                              const ChoiceSlot& host);
   std::unique_ptr<ChoiceSlot> another(const ChoiceSlot& host) const;  // as ChoiceSlot(*this), of such a rank
 
-  // Of a step of `step_rows` rows.
+  // The state for a step of `step_rows` rows.
   ChoiceState state(int64_t step_rows) const;
   uint64_t bytes() const;  // of device memory, with what slots share
   // As DecodeSlot::poison.

@@ -84,7 +84,7 @@ void lay_out_ends(Arena& arena, DecodeState& s, const ModelConfig& config, const
   s.logits_part = s.logits, s.logits_part_stride = s.logits_stride;
   if (config.shard.is_part()) {
     s.logits_part_stride = static_cast<int64_t>(round_up_8(config.shard.most_of(config.vocab)));  // the same on all
-    // A library's call reads it whole, with what no head writes behind a row.
+    // A library's call reads it whole, with what no head writes after a row.
     s.logits_part = arena.take<float>("logits_part", sampled * static_cast<uint64_t>(s.logits_part_stride),
                                       shape.collectives ? "workspace" : "activation");
     s.partial = arena.take<float>("partial", n * round_up_8(config.hidden));
@@ -101,7 +101,7 @@ void lay_out_ends(Arena& arena, DecodeState& s, const ModelConfig& config, const
     s.hidden = arena.take<float>("hidden", static_cast<uint64_t>(rows * config.hidden), "output");
 }
 
-// Of the splits of rows that attend one by one, where they meet in global memory.
+// Partial results of rows that attend one by one, where splits are merged through global memory.
 uint64_t attention_partials(const ModelConfig& config, const StepShape& shape, const Device& device) {
   const int64_t single_rows = shape.single_rows(config);
   const AttendShape attend{single_rows, config.heads, config.kv_heads, config.head_dim,

@@ -20,8 +20,8 @@
 
 namespace nodewright {
 
-// Of the products of one plan, on a GPU: cuBLAS's documentation recommends 32 MiB on Hopper (cublasSetWorkspace). The
-// reference product takes none.
+// Workspace of the products of one plan, on a GPU: cuBLAS's documentation recommends 32 MiB on Hopper
+// (cublasSetWorkspace). The reference product takes none.
 inline constexpr uint64_t kProductWorkspaceBytes = uint64_t{32} << 20;
 
 struct DecodeLimits {
@@ -68,26 +68,26 @@ struct StepInputs {
   View<uint64_t> seed;         // [rows]
   View<int32_t> output_index;  // [rows] which output of its sequence the next token is
 
-  // Where rows may have adapters, else empty.
+  // Where rows may have adapters; empty otherwise.
   View<int32_t> adapters;  // [rows] slot of the row's adapter, or -1: none
 
-  // Where steps may be two lanes, else empty: n_live and n_sampled of the early lane and of the late one.
+  // Where steps may be two lanes: n_live and n_sampled of the early and the late one. Empty otherwise.
   View<int32_t> lane_live;     // [2]
   View<int32_t> lane_sampled;  // [2]
 
-  // Of a launch of several steps (kernels_src/step/advance.h), else empty.
+  // For launches of several steps (kernels_src/step/advance.h); empty otherwise.
   View<int32_t> steps_done;  // [1] 0
   View<int32_t> left;        // [rows] tokens that the row may still choose
   View<int32_t> caller_row;  // [rows] 0, 1, ...
   View<int32_t> stop_ids;    // [rows, kMostStopIds]
 };
 
-// Of a mixture's rows; what belongs to a pair of a row and one of its experts has number row * chosen + j.
+// Buffers of a mixture. The pair of a row and its j-th expert has number row * chosen + j.
 struct ExpertState {
   View<float> logits;    // [rows, experts] of the router
   View<int32_t> chosen;  // [rows, chosen]
   View<float> weights;   // [rows, chosen]
-  View<int32_t> pairs;   // [rows * chosen] grouped by expert, in tiles; else this and what follows is empty
+  View<int32_t> pairs;   // [rows * chosen] grouped by expert, in tiles; otherwise the members from here on are empty
   View<ExpertJob> jobs;
   View<int32_t> n_jobs;  // [1]
   View<float> given;     // [rows * chosen, hidden rounded up to 8] by each expert of a row
@@ -108,17 +108,17 @@ struct DecodeState {
   NamedRange inputs_range, host_inputs_range;
   int64_t sampled_rows = 0;  // rows of logits
   View<float> residual;      // [rows, hidden rounded up to 8], padding zero
-  View<float> mid_residual;  // the same between the two blocks of a layer, where post norms are folded; else empty
+  View<float> mid_residual;  // the same between the two blocks of a layer, where post norms are folded; or empty
   View<float> qkv;           // [rows, (heads + 2 kv_heads) * head_dim]
   View<float> q;             // [rows, heads, head_dim] rotated
   View<bf16> attended;       // [rows, heads * head_dim rounded up to 8]
   View<bf16> activated;      // [rows, intermediate rounded up to 8], or of a mixture for each expert of a row
   ExpertState experts;       // of a mixture
-  View<float> projected;     // [rows, hidden rounded up to 8] what a block adds, before its post norm; else empty
-  View<bf16> normed;         // [rows, hidden rounded up to 8], of products; else empty
-  View<bf16> gained;         // [rows, hidden] residual times the next norm's gain; empty where nobody leaves it
+  View<float> projected;     // [rows, hidden rounded up to 8] what a block adds, before its post norm; or empty
+  View<bf16> normed;         // [rows, hidden rounded up to 8], of products; or empty
+  View<bf16> gained;         // [rows, hidden] residual times the next norm's gain; or empty
   View<float> squares;       // [parts, rows rounded up to 8] beside it, at most (kernels_src/projection/project_add.h)
-  View<bf16> gate_up;        // [rows, gates and ups, rounded up to 8], of products; else empty
+  View<bf16> gate_up;        // [rows, gates and ups, rounded up to 8], of products; or empty
   View<uint8_t> workspace;   // of products on a GPU
   std::array<View<float>, kAdaptedParts.size()> shrunk;  // [rows, parts, rank] of each matrix; empty without adapters
   View<float> logits;                                    // [sampled_rows, logits_stride]
@@ -126,13 +126,13 @@ struct DecodeState {
   View<float> logits_part;         // [sampled_rows, logits_part_stride] of this rank's vocabulary; alone, the logits
   int64_t logits_part_stride = 0;  // the same, of its part
   View<ScoredToken> team_best;     // [sampled_rows, ranks, blocks of the head], at most; empty alone
-  View<float> partial;             // [rows, hidden rounded up to 8] a rank's part of what a block adds; else empty
+  View<float> partial;             // [rows, hidden rounded up to 8] a rank's part of what a block adds; or empty
   CollectiveState collective;      // empty where ranks exchange by packets
   View<ScoredToken> best;          // [sampled_rows, blocks of the head], at most; empty where the head is a product
   View<float> partials;            // attention splits (kernels_src/attention/attend.h)
   View<int32_t> arrivals;          // zero between launches
   View<int32_t> tokens;            // [rows] chosen
-  View<float> hidden;              // [hidden rows, hidden] behind the final norm; empty: nobody may ask
+  View<float> hidden;              // [hidden rows, hidden] after the final norm; empty: nobody may ask
   View<float> host_hidden;         // the same, pinned
   View<int32_t> last_token;        // [sequences] fed to the next step
   View<int32_t> block_table;       // [page groups, sequences, table_stride] pool pages of each sequence, in order
@@ -166,7 +166,7 @@ class DecodeSlot {
   StepShape shape(int64_t rows) const { return step_shape(network_, limits_, rows); }
   // The same views serve steps in which rows have adapters, where the limits have some.
   StepShape adapted_shape(int64_t rows) const { return with_adapters(shape(rows), limits_); }
-  // Of the halves of a step of `rows` rows, where it is two lanes.
+  // The shape of each half of a step of `rows` rows that is two lanes.
   std::optional<StepShape> lane_shape(int64_t rows) const;
   const DecodeLimits& limits() const { return limits_; }
   uint64_t bytes() const;  // of device memory, with what slots share
@@ -202,7 +202,7 @@ class DecodeSlot {
 // Depends on these and the device only, so a row's bits do not depend on its neighbours' lengths or on max_context.
 int64_t attention_splits(const ModelConfig& config, const StepShape& step, const DeviceProperties& device);
 
-// Of the rows that choose, on tensor cores; as measured, or as the shape itself says.
+// Attention of the rows that choose, on tensor cores: as tuned, or the shape's default.
 FlashDecodeShape flash_decode_shape(const ModelConfig& config, const StepShape& step, const DeviceProperties& device);
 
 }  // namespace nodewright

@@ -61,7 +61,7 @@ void declare_buffers(GraphBuilder& g, const Described& d) {
     declare(range, {.live_in = loops || range.kind == "workspace" || is_received(d.received, range),
                     .live_out = range.kind == "output"});
   for (const NamedRange& range : s.kept) declare(range, {.live_in = true, .live_out = true});
-  // Of several steps the host says beforehand that nothing was chosen.
+  // Before several steps the host marks every token as not chosen.
   if (d.purpose == DecodePurpose::step) declare(s.host_tokens_range, {.live_in = s.steps.several(), .live_out = true});
 }
 

@@ -3,7 +3,7 @@
 //
 // Each row is one new token of one sequence. Rows of the same sequence at successive positions are allowed: every row's
 // key and value are in the cache before any row attends, so a chunk of a prompt is the same plan without the head. With
-// products (models/plan/step_shape.h) such rows lie together, behind the n_sampled rows that choose a token.
+// products (models/plan/step_shape.h) such rows lie together, after the n_sampled rows that choose a token.
 #pragma once
 
 #include <span>
@@ -22,7 +22,7 @@ namespace nodewright {
 class Collectives;
 
 // step: ends in logits and the next token, which it delivers to the host; as many steps as the state's LaunchSteps say.
-// serve: one step, and whoever launches it copies the token, on another stream. prefill: fills the cache, ends with the
+// serve: one step; the caller copies the token, on another stream. prefill: fills the cache, ends with the
 // last layer.
 enum class DecodePurpose : uint8_t { step, serve, prefill };
 
@@ -46,7 +46,7 @@ void describe_decoder(GraphBuilder& g, TeamRank& rank, const DecoderModel& model
 // measuring what that gains steps of few rows. `caches`: one a state.
 void describe_chains(GraphBuilder& g, TeamRank& rank, const DecoderModel& model, const DecoderKernels& kernels,
                      std::span<const KvCache* const> caches, std::span<const DecodeState> states);
-// What the ranks exchange in so many chains of `rows` rows, all of which may choose.
+// The size of the ranks' exchange in `chains` chains of `rows` rows each, all of them sampled.
 ExchangeSize exchange_size_of_chains(const ModelConfig& config, int64_t rows, int64_t sm_count, int64_t chains);
 // The same of one stage of a pipeline, whose model is its layers. `received`: how the residual has come from the stage
 // before, as views of `state`, with the inputs of the step; null for the first stage, which takes these from the host.
@@ -55,7 +55,7 @@ Residual describe_stage(GraphBuilder& g, const DecoderModel& model, const Decode
                         const DecodeState& state, const Residual* received);
 std::string decoder_plan_name(const DecodeState& state, DecodePurpose purpose, bool adapted);  // "decode.b8"
 
-// What the ranks of a team exchange in plans of at most `rows` rows of which `sampled` choose, and of so many lanes.
+// The size of a team's exchange in plans of at most `rows` rows, `sampled` of them sampled, and `lanes` lanes.
 ExchangeSize exchange_size(const ModelConfig& config, int64_t rows, int64_t sampled, int64_t sm_count,
                            int64_t lanes = 1);
 

@@ -1,4 +1,4 @@
-// What leaves a step besides its tokens: the hidden states behind the final norm, what a head multiplies. A property of
+// What leaves a step besides its tokens: the hidden states after the final norm, what a head multiplies. A property of
 // a plan, since it is a node and a buffer more, or none.
 #pragma once
 

@@ -1,6 +1,6 @@
 // Two lanes: a large step of a team is two halves of its rows, each a chain of nodes of its own, so that one half's
 // products run while the other half's sums are exchanged. The early lane has the first tokens of each sequence, the
-// late one those behind them and all rows that choose.
+// late one those after them and all rows that choose.
 //
 // Rows 0 to n / 2 - 1 of a step of n are the late lane's, the others the early one's. Live rows come first, as in a
 // step of one lane: a step with at most n / 2 leaves the early lane without any.

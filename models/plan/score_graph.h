@@ -1,4 +1,4 @@
-// Scores a slice of a prompt as a plan of its own, launched behind a step: the head over rows of the residual that the
+// Scores a slice of a prompt as a plan of its own, launched after a step: the head over rows of the residual that the
 // step has left, and the log probability of the token that follows each.
 #pragma once
 
@@ -22,7 +22,7 @@ struct ScoreKernels {
   Kernel<GatherResidual> gather;
   Kernel<NormProject> logits;  // empty where the head is a product
   Kernel<NormRows> norm;       // empty where it is not
-  Kernel<CapLogits> cap;       // empty but behind a product whose logits are capped
+  Kernel<CapLogits> cap;       // empty but after a product whose logits are capped
   std::shared_ptr<const MatmulPlan> head;
   Kernel<RecordChoice> record;
 };
@@ -36,7 +36,7 @@ std::vector<KernelRequest> score_kernel_requests(const ModelConfig& config, cons
 ScoreKernels score_kernels(KernelCache& cache, const ModelConfig& config, const ScoreLimits& limits);
 
 // A plan named "score.s<index>"; of a rank of a team, over its part of the vocabulary. `counts`: of the slot's choices;
-// declared, and left as they are. Everything is borrowed and must outlive its runs. Whoever launches it copies the
+// declared, and left as they are. Everything is borrowed and must outlive its runs. The caller copies the
 // outputs.
 Plan score_plan(Device& device, const DecoderModel& model, const ScoreKernels& kernels, const ScoreState& state,
                 View<int32_t> counts, int64_t index, EdgePolicy policy);

@@ -39,12 +39,12 @@ void lay_out_scratch(Arena& arena, ScoreState& s, const ModelConfig& config, boo
   s.logits = arena.take<float>("score.logits", n * stride_of(config.head_rows()));
 }
 
-// Behind those of a choice.
+// After those of a choice.
 View<float> lay_out_log_sum(Arena& arena, int64_t rows) {
   return arena.take<float>("score.log_sum", static_cast<uint64_t>(rows), "output", 16);
 }
 
-// Of a slice, so that each begins at an aligned address.
+// The bytes of a slice, rounded up so that the next begins at an aligned address.
 uint64_t aligned(uint64_t bytes) { return (bytes + kArenaAlignBytes - 1) / kArenaAlignBytes * kArenaAlignBytes; }
 
 uint64_t inputs_bytes(int64_t rows) {

@@ -51,7 +51,7 @@ struct ScoreState {
   NamedRange activations_range;  // of the slot's steps
   View<float> activations;
   View<float> residual;     // [rows, hidden rounded up to 8]
-  View<bf16> normed;        // the same, of products; else empty
+  View<bf16> normed;        // the same, of products; or empty
   View<float> logits;       // [rows, logits_stride]
   View<uint8_t> workspace;  // of products on a GPU
   int64_t logits_stride = 0;
@@ -62,7 +62,7 @@ class ScoreSlot {
  public:
   // For the steps of `step`, which must outlive it.
   ScoreSlot(Device& device, const ModelConfig& config, const ScoreLimits& limits, const DecodeSlot& step);
-  // Of another slot whose steps run on the same stream: they share what no two slices need at once.
+  // For another slot whose steps run on the same stream: it shares the buffers that no two slices use at once.
   ScoreSlot(const ScoreSlot& first, const DecodeSlot& step);
 
   ScoreState slice(int64_t index) const;

@@ -1,4 +1,4 @@
-// How a step of so many rows is computed: decided here and nowhere else.
+// How a step of a given number of rows is computed: decided here and nowhere else.
 #pragma once
 
 #include <algorithm>
@@ -43,7 +43,7 @@ struct StepShape {
   StepShape(int64_t n, Numerics order = Numerics::fast) : StepShape(n, n, Arithmetic::matvec, order) {}
 
   int64_t rows;
-  int64_t sampled_rows;  // at most so many of them, the first, choose a token; products: the rest is a prompt's
+  int64_t sampled_rows;  // the first rows, at most this many, choose a token; products: the rest is a prompt's
   Arithmetic arithmetic;
   Numerics numerics;
   HiddenStates hidden = HiddenStates::none;

@@ -36,7 +36,7 @@ struct SharedTuning {
 
 struct ProductTuning {
   int64_t algorithm = 0;  // which of those that the library proposes, 1 the first; where it proposes fewer, the first
-  int64_t as_rows = 0;    // proposes for a product of so many rows instead of its own
+  int64_t as_rows = 0;    // the library proposes for a product of this many rows instead of the step's
   bool operator==(const ProductTuning&) const = default;
 };
 
@@ -47,7 +47,7 @@ struct ProjectionTuning {
   bool operator==(const ProjectionTuning&) const = default;
 };
 
-// Of steps of one number of rows.
+// The tuning of steps of one number of rows.
 struct StepTuning {
   std::optional<Arithmetic> arithmetic;
   AttendTuning attend;
@@ -66,8 +66,8 @@ struct TuningKey {
 // steps take the same kernels.
 std::string model_sizes(const ModelConfig& config);
 
-// ProductTuning::as_rows of steps of so many rows or more, up to the next: for all sizes a few algorithms, each of
-// which is a kernel that the library takes 2 ms to load.
+// ProductTuning::as_rows of steps by their least number of rows, up to the next: for all sizes a few algorithms, each
+// of which is a kernel that the library takes 2 ms to load.
 struct ProductSizes {
   std::map<int64_t, int64_t> qkv, out, gate_up, down, head;
   bool operator==(const ProductSizes&) const = default;
@@ -78,7 +78,7 @@ struct Tuning {
   std::map<int64_t, StepTuning> steps;  // by rows
   ProductSizes products;                // of steps that say nothing of a product
 
-  // Of steps of so many rows; as the shapes say where none was measured.
+  // The tuning of steps of `rows` rows; the shapes' defaults where none was measured.
   StepTuning of(int64_t rows) const;
 };
 

@@ -219,7 +219,7 @@ void check_bytes(const CheckedFile& file, const TensorInfo& tensor) {
     refuse(file, what + fmt::format(" needs {} bytes, its data_offsets hold {}", bits / 8, tensor.bytes));
 }
 
-// Throws unless the tensors, sorted by offset, cover the `data_bytes` behind the header exactly once.
+// Throws unless the tensors, sorted by offset, cover the `data_bytes` after the header exactly once.
 void check_coverage(const CheckedFile& file, const std::vector<TensorInfo>& tensors, uint64_t data_bytes) {
   uint64_t end = 0;
   for (const TensorInfo& tensor : tensors) {

@@ -7,7 +7,7 @@
 
 namespace nodewright {
 
-// Of W [rows, cols], as the checkpoint means it, in fp32.
+// A change of W [rows, cols], in the checkpoint's layout, in fp32.
 struct WeightDelta {
   int64_t rank = 0, cols = 0;
   float scale = 1;

@@ -27,7 +27,7 @@ struct WeightPart {
   const std::vector<WeightDelta>* deltas = nullptr;  // added to the tensor before it is rounded; null: nothing
   int64_t from_col = 0;
 
-  // Of a row as `rows` and `first` count them, all columns of the tensor.
+  // All columns of the tensor, in a row as `rows` and `first` count them.
   int64_t tensor_cols() const { return tensor->shape.size() < 2 ? 1 : tensor->shape[transposed ? 0 : 1]; }
 };
 
@@ -62,7 +62,7 @@ struct UploadForm {
   unsigned readers = usual_readers();        // threads that read, at least 1
 };
 
-// Fills `to` with the sources, which lie in it one behind the other, and returns when all has arrived, or early when
+// Fills `to` with the sources, which lie in it one after the other, and returns when all has arrived, or early when
 // `stop` asks; what the gaps between them hold is open. Throws Error when a file cannot be read or no longer holds what
 // its header said, and when memory is short. However it ends, no thread and no copy is left behind.
 void upload_weights(Device& device, Stream& stream, std::span<const WeightSource> sources, const NamedRange& to,

@@ -104,7 +104,7 @@ class Image {
   using Pieces = std::vector<Piece>;
   static Pieces whole(const std::string& tensor, int64_t rows) { return {{tensor, rows, 0, rows}}; }
 
-  // Of a part of the network, what of `n` rows is this rank's.
+  // This rank's share of `n` rows, in a part of the network.
   Pieces own(const std::string& tensor, int64_t n) const {
     return {{tensor, n, config_.shard.first_of(n), config_.shard.count_of(n)}};
   }
@@ -147,7 +147,7 @@ class Image {
 
   // ---- Queries and keys, whose heads lie so that elements i and i + head_dim / 2 turn together
 
-  // One head. What does not turn fills the two halves behind what does, in pairs whose frequency is zero.
+  // One head. What does not turn fills the two halves after what does, in pairs whose frequency is zero.
   void append_head(Pieces& pieces, const Piece& head) const {
     const int64_t dim = config_.head_dim, turned = config_.rotated(), rest = (dim - turned) / 2;
     const auto piece = [&](int64_t from, int64_t rows, int64_t step = 1) {
@@ -172,7 +172,7 @@ class Image {
     }
     for (int64_t h = 0; h < heads; ++h) append_head(pieces, {tensor, tensor_rows, from + h * dim, dim});
   }
-  // Of the norm of `heads` heads, which are this rank's: one head's, or of each its own.
+  // The gains of this rank's `heads` heads: one head's for all, or each its own.
   Pieces head_gains(const std::string& tensor, int64_t heads) const {
     Pieces pieces;
     const int64_t own = heads * config_.head_dim;
@@ -214,7 +214,7 @@ class Image {
 
   // ---- Ranges
 
-  // `part`: the tensor's name behind the prefix; empty where the family has no such norm.
+  // `part`: the tensor's name after the prefix; empty where the family has no such norm.
   void norm(const std::string& name, const std::string& prefix, const std::string& part) {
     if (part.empty()) return;
     vector(name, whole(prefix + part, config_.hidden));
@@ -288,7 +288,7 @@ class Image {
     rows(std::move(name), cols, padded(cols), pieces, ".weight", 1, transposed);
   }
 
-  // Row i of piece p: where `step` is 1 behind those of the pieces before it, else at p + i * step.
+  // Row i of piece p: where `step` is 1 after those of the pieces before it, else at p + i * step.
   void rows(std::string name, int64_t cols, int64_t stride, const Pieces& pieces, const std::string& ending,
             int64_t step = 1, bool transposed = false) {
     Source source{std::move(name), 0, 0, cols, stride, {}};

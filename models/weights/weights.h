@@ -74,16 +74,16 @@ class DecoderWeights {
   const WeightMatrix& head() const { return head_; }             // [vocab, hidden]; the embedding if tied
   const NormWeights& final_norm() const { return final_norm_; }  // [hidden]
   const std::vector<LayerWeights>& layers() const { return layers_; }
-  // Of a stage of a pipeline: the post norm of the layer before its own, whose output it may have to add; and the gain
-  // behind its last layer, by which what that adds may come multiplied. Empty where the stage or the family has none.
+  // For a stage of a pipeline: the post norm of the layer before its first, whose output it may have to add; and the
+  // gain after its last layer, which may pre-scale that layer's output. Empty where the stage or the family has none.
   Weight<bf16> post_gain_before() const { return post_gain_before_; }  // [hidden]
   Weight<bf16> gain_behind() const { return gain_behind_; }            // [hidden]
 
-  // Of a stage its own, by their numbers in the network. "embedding", "l0.attention_norm", "l0.qkv", ..., "final_norm",
-  // and "head" unless tied; each 256-byte aligned. "l0.qkv.bias", "final_norm.shift" and the like follow what they
-  // belong to.
+  // A stage has its own, numbered as in the whole network. "embedding", "l0.attention_norm", "l0.qkv", ...,
+  // "final_norm", and "head" unless tied; each 256-byte aligned. "l0.qkv.bias", "final_norm.shift" and the like follow
+  // what they belong to.
   std::span<const NamedRange> ranges() const { return ranges_; }
-  // All of them, one behind the other.
+  // All of them, one after the other.
   NamedRange range() const { return {buffer_.name(), buffer_.address(), buffer_.bytes(), "weight"}; }
   uint64_t bytes() const { return buffer_.bytes(); }  // of device memory; 0 after release_memory()
 
@@ -95,8 +95,8 @@ class DecoderWeights {
 
   // What one token reads: everything once, but of an embedding that is not also the head, and of positions, one row.
   uint64_t bytes_per_token() const { return bytes_per_token_; }
-  // What a step of so many rows reads: of a mixture the experts that its rows have, if each chooses evenly and by
-  // itself.
+  // Bytes that a step of `rows` rows reads: of a mixture the experts that its rows have, if each row chooses evenly and
+  // independently.
   uint64_t bytes_of_step(int64_t rows) const;
 
  private:

@@ -43,7 +43,7 @@ void fill_huge_heap(uint64_t bytes) {
   // The thread may outlive everything: it changes no byte, and a heap that has shrunk is an error that it ignores.
   try {
     std::thread([wanted] { madvise(reinterpret_cast<void*>(advised.begin), wanted, MADV_POPULATE_WRITE); }).detach();
-  } catch (const std::system_error&) {  // then whoever needs the pages fills them
+  } catch (const std::system_error&) {  // then the first use of a page fills it
   }
 }
 

@@ -1,5 +1,5 @@
-// The buffers of a device that exist. Whoever keeps an address can ask cheaply whether any buffer is gone since, and
-// only then whether it is the one that the address lies in.
+// The buffers of a device that exist. A holder of an address asks cheaply whether any buffer is gone since, and
+// only then whether that is the buffer of its address.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ class LiveBuffers {
   uint64_t removed() const { return removed_.load(std::memory_order_acquire); }
   // The buffer that holds `address`; serial 0 when none does.
   LiveBuffer at(uint64_t address) const;
-  // Its name, for whoever declares it; empty when none holds `address`.
+  // The name of the buffer that holds `address`; empty where none does.
   std::string name_at(uint64_t address) const;
 
  private:

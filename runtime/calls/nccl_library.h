@@ -50,7 +50,7 @@ class NcclLibrary {
   // variables NCCL_GRAPH_MIXING_SUPPORT and NCCL_GRAPH_REGISTER are not set, it sets them to 0. Throws Error with what
   // was tried or lacked.
   static std::shared_ptr<const NcclLibrary> load();
-  // Of other entries, for tests.
+  // With other entries, for tests.
   static std::shared_ptr<const NcclLibrary> with_entries(const nccl::Entries& entries, std::string name);
   // Files and names that load() tries, in order: the value of NODEWRIGHT_NCCL alone if it is set.
   static std::vector<std::string> candidates();

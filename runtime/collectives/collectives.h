@@ -20,7 +20,7 @@ class Collectives {
   virtual size_t rank() const = 0;   // this one's
   virtual size_t ranks() const = 0;  // in all
 
-  // Submits to `stream`, which runs or captures it: behind it `to` holds `bytes` bytes of every rank, which it has at
+  // Submits to `stream`, which runs or captures it: after it `to` holds `bytes` bytes of every rank, which it has at
   // `from`, in the order of the ranks. Waits for nothing. Throws Error where the library refuses.
   virtual void all_gather(CUstream stream, CUdeviceptr from, CUdeviceptr to, uint64_t bytes) = 0;
   // The same at once, on memory of the host: stands in for it on the CPU driver. Waits until all ranks have come.

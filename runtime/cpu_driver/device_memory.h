@@ -42,7 +42,7 @@ class DeviceMemory {
   bool commit(uint64_t address);
   // The graph is gone: the addresses go too, at once or with the memory.
   void forget(uint64_t address);
-  // Of the buffer that starts there, in reports.
+  // Names the buffer that starts there, for reports.
   void name(uint64_t address, std::string name);
   // False: no allocation of this kind starts there. The pages are gone at once.
   bool release(uint64_t address, Kind kind);

@@ -91,7 +91,7 @@ inline constexpr uint64_t kDeviceNodeHandles = 12ull << 40;   // the same
 inline CUcontext primary_context(int device) {
   return reinterpret_cast<CUcontext>(kContextHandles + static_cast<uint64_t>(device));
 }
-// Of one of this driver's contexts.
+// The device of one of this driver's contexts.
 inline int device_of(CUcontext context) {
   return static_cast<int>(reinterpret_cast<uint64_t>(context) - kContextHandles);
 }

@@ -138,7 +138,7 @@ CUresult check_attributes(const State& state, const KernelWork& work) {
   return result != CUDA_SUCCESS ? result : check_cooperative(state, work);
 }
 
-// Of kernels of 64 registers a thread, on a GPU: nothing here knows how many a kernel has.
+// Threads of an SM on a GPU for kernels of 64 registers: nothing here knows how many a kernel has.
 constexpr uint64_t kThreadsOfSm = 1024;
 
 int blocks_per_multiprocessor(const State& state, const LoadedImage& loaded, uint64_t threads, uint64_t shared_bytes) {

@@ -44,7 +44,7 @@ const std::vector<std::string> kOptions = {"-std=c++20",
                                            "-fno-math-errno",
                                            "-D_GLIBCXX_BITS_SPECFUN_H"};
 
-// Of the whole process, for stop_compiling().
+// The compilations of the whole process, for stop_compiling().
 struct Compilations {
   std::mutex mutex;
   std::condition_variable ended;

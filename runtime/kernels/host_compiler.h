@@ -24,8 +24,8 @@ struct HostCompileRequest {
 // An ELF shared object for cuLibraryLoadData of the CPU driver. Throws Error: no compiler, or the compiler's words.
 std::vector<std::byte> compile_for_cpu(const HostCompileRequest& request);
 
-// For a process that is about to end: kills the compilers that run, lets none begin, and waits until whoever waited for
-// them has removed its folder. compile_for_cpu throws Error from now on. False where some were left after `patience`.
+// For a process that is about to end: kills the compilers that run, lets none begin, and waits until their callers have
+// removed their folders. compile_for_cpu throws Error from now on. False where some were left after `patience`.
 bool stop_compiling(std::chrono::milliseconds patience);
 
 // The compiler that compile_for_cpu uses: $NODEWRIGHT_CXX, or the first of g++, c++, clang++ on the PATH.

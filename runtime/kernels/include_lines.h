@@ -16,7 +16,7 @@ struct IncludeLine {
 };
 std::vector<IncludeLine> include_lines(std::string_view text);
 
-// Of the files in `folders` that `texts` include, directly or not, with their paths.
+// The digest of the files in `folders` that `texts` include, directly or not, with their paths.
 Digest hash_included_files(const std::vector<std::string>& texts, const std::vector<std::string>& folders);
 
 }  // namespace nodewright

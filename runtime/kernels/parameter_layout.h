@@ -15,7 +15,7 @@ struct KernelParameter {
   bool operator==(const KernelParameter&) const = default;
 };
 
-// Of parameters with the types T.
+// The layout of parameters of the types T.
 template <class... T>
 constexpr std::array<KernelParameter, sizeof...(T)> parameter_layout() {
   std::array<KernelParameter, sizeof...(T)> layout{};

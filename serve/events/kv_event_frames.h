@@ -19,8 +19,8 @@ namespace nodewright {
 // A hash is an unsigned integer of 64 bits; nil stands for a LoRA adapter's number and name.
 std::string kv_event_payload(double seconds, std::span<const PageEvent> events, int64_t page_tokens, int rank = 0);
 
-// Where a rank of data parallelism publishes, by vLLM's rule: at its rank behind the port of a tcp:// endpoint, which
-// keeps a port of *; elsewhere with _dp and its rank behind the name. Rank 0 keeps the endpoint.
+// Where a rank of data parallelism publishes, by vLLM's rule: at its rank after the port of a tcp:// endpoint, which
+// keeps a port of *; elsewhere with _dp and its rank after the name. Rank 0 keeps the endpoint.
 std::string endpoint_of_rank(const std::string& endpoint, int rank);
 
 // The second frame, a number as 8 bytes, the highest first.

@@ -30,7 +30,7 @@ constexpr int kLastWait_ms = 1000;  // for readers, at the end
                .fault = Fault::usage});
 }
 
-// vLLM's rule: whoever stays binds, whoever comes and goes connects.
+// vLLM's rule: the lasting side binds, the other one connects.
 bool is_bound(const std::string& endpoint) {
   return endpoint.find('*') != std::string::npos || endpoint.find("::") != std::string::npos ||
          endpoint.starts_with("ipc://") || endpoint.starts_with("inproc://");

@@ -16,13 +16,14 @@
 namespace nodewright {
 
 struct KvEventOptions {
-  // Of a PUB socket. tcp://*:5557, ipc:// and addresses with :: are bound, others connected to, as vLLM has it.
+  // Address of the PUB socket. tcp://*:5557, ipc:// and addresses with :: are bound, others connected to, as vLLM has
+  // it.
   std::string endpoint;
   std::string replay_endpoint;  // of a ROUTER socket, bound, that sends what was published again; empty: none
   std::string topic;            // the first frame; routers expect kv@POD@MODEL
   int64_t page_tokens = 0;
   int rank = 0;  // of data parallelism: the replica's number
-  // Of batches that wait for the publishing thread; more are dropped, and their sequence numbers with them.
+  // Bytes of batches that wait for the publishing thread; further ones are dropped with their sequence numbers.
   size_t queue_bytes = 64 << 20;
   // Kept for replays: the last batches, up to both.
   size_t replay_batches = 10'000, replay_bytes = 64 << 20;

@@ -43,7 +43,7 @@ struct ZmqLibrary {
   // Throws Error where the system has none, with what it says and what to install.
   static ZmqLibrary load();
 
-  // Of the last call of this thread that failed.
+  // The error of this thread's last failed call.
   std::string failure() const { return error_text(error_number()); }
 };
 

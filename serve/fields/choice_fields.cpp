@@ -156,7 +156,7 @@ void ChoiceReader::add_defaults(const ChoiceOptions& defaults, ChoiceOptions& op
       options.bad_sequences.push_back(word);
 }
 
-// A word is banned where it begins a text and behind a space: many tokenizers have other tokens there.
+// A word is banned where it begins a text and after a space: many tokenizers have other tokens there.
 void ChoiceReader::read_bad_sequences(const RequestFields& line, ChoiceOptions& options) const {
   std::set<std::vector<int32_t>> all;
   for (const RequestJson& one : list_of(line, "bad_sequences", "lists of token ids")) {

@@ -22,7 +22,7 @@
 
 namespace nodewright {
 
-// Of requests that do not say.
+// Values of requests that give none.
 struct RequestDefaults {
   std::filesystem::path model;  // its chat template
   SamplingOptions sampling;

@@ -22,7 +22,7 @@ struct TextStructure {
   const char* field() const { return kind == Kind::expression ? "regex" : "grammar"; }
 };
 
-// Of "regex", "json_schema" or "grammar"; nothing where the line has none of them. Throws std::invalid_argument or
+// Reads "regex", "json_schema" or "grammar"; nothing where the line has none of them. Throws std::invalid_argument or
 // Error, as the functions below, naming what cannot be; also for two of them.
 std::optional<TextStructure> structure_of_line(const RequestFields& line);
 

@@ -30,7 +30,7 @@ struct AnswerForm {
   std::string headers;     // whole lines, of every answer to it
 };
 
-// Of one request. Thread-safe.
+// The answer of one request. Thread-safe.
 class AnswerQueue {
  public:
   // `queue_bytes` as in HttpLimits: the stream is cut when a piece comes while more than this waits.

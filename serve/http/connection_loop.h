@@ -33,7 +33,7 @@ struct Serving {
   std::atomic<bool> closing{false};  // answers close their connections
 };
 
-// Of one I/O thread, which alone may touch it, wake() and post() apart.
+// Belongs to one I/O thread, which alone may touch it, wake() and post() apart.
 class ConnectionLoop : public std::enable_shared_from_this<ConnectionLoop> {
  public:
   explicit ConnectionLoop(std::shared_ptr<Serving> all) : serving(std::move(all)), clock_(io) {}
@@ -65,7 +65,7 @@ class ConnectionLoop : public std::enable_shared_from_this<ConnectionLoop> {
 
   IoTimer clock_;
   bool ticking_ = false;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // of the members below
   std::vector<std::weak_ptr<Connection>> woken_;
   bool closed_ = false;
 };

@@ -7,7 +7,7 @@
 
 namespace nodewright {
 
-// Of one stream. Lines end with \n or \r\n. Comments and the fields event, id and retry are passed over. Not
+// Reads one stream. Lines end with \n or \r\n. Comments and the fields event, id and retry are passed over. Not
 // thread-safe.
 class EventLines {
  public:
@@ -18,7 +18,7 @@ class EventLines {
   void read_line(std::string_view line, std::vector<std::string>& events);
 
   std::string line_;  // begun
-  std::string data_;  // of the event, a \n behind each line
+  std::string data_;  // of the event, a \n after each line
 };
 
 }  // namespace nodewright

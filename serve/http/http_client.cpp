@@ -86,7 +86,8 @@ void ClientConnection::send_what_there_is() {
       return;
     } else {
       const std::string reason = std::strerror(errno);
-      if (errno == EPIPE || errno == ECONNRESET) read_what_there_is();  // whoever refuses a body answers before its end
+      if (errno == EPIPE || errno == ECONNRESET)
+        read_what_there_is();  // a server that refuses a body answers before its end
       if (!closed_ && call_) close("cannot send: " + reason);
       return;
     }

@@ -16,7 +16,7 @@ struct HttpPlace {
   std::string unix_socket;  // its path
   std::string prefix;       // of every path, without a / at its end
 
-  // Of http://HOST[:PORT][/PREFIX] or unix:PATH. Throws Error.
+  // Parses http://HOST[:PORT][/PREFIX] or unix:PATH. Throws Error.
   static HttpPlace of_url(const std::string& url);
 };
 

@@ -70,20 +70,20 @@ struct HttpOptions {
 struct HttpRequest {
   std::string method;                           // as sent: GET, HEAD, POST
   std::string path;                             // from / to before ?, as sent, not decoded; * of OPTIONS *
-  std::string query;                            // behind ?, as sent
+  std::string query;                            // after ?, as sent
   std::string body;                             // with its chunks joined
   HttpHeaders headers;                          // as sent
   std::string peer;                             // 127.0.0.1:40312, [::1]:40312 or unix
   std::shared_ptr<const BodyShare> body_share;  // of HttpLimits::bodies_bytes: free once all copies are gone
 
-  // Of the first header of this name, whatever the case of its letters; empty if there is none.
+  // The value of the first header of this name, in any case; empty if there is none.
   std::string_view header(std::string_view name) const;
 };
 
 // The answer to one request: send() alone, or begin_events(), write() as often as wanted, and end(). Every method may
 // be called from any thread, and none blocks. Once the client is gone they do nothing. Throws Error when they are
-// called in another order. Whoever lets go of the last reference without an answer has sent a 500, and within a stream
-// has cut the connection.
+// called in another order. Releasing the last reference without an answer sends a 500 or, within a stream, cuts the
+// connection.
 class HttpReply {
  public:
   explicit HttpReply(std::shared_ptr<AnswerQueue> queue);  // the server's

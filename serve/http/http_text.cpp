@@ -46,7 +46,7 @@ constexpr std::pair<int, std::string_view> kReasons[] = {
 
 char lower(char letter) { return letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter; }
 
-// A header's name or value on one line: whoever answers with a client's words must not let them end the line.
+// A header's name or value on one line: a client's words in an answer must not end the line.
 void append_line_text(std::string& text, std::string_view piece) {
   for (const char byte : piece) text += byte == '\r' || byte == '\n' || byte == '\0' ? ' ' : byte;
 }

@@ -16,7 +16,7 @@ std::string_view reason_phrase(int status);
 // Whether they differ at most in the case of ASCII letters.
 bool same_ignoring_case(std::string_view a, std::string_view b);
 
-// Of the first header of this name; empty if there is none.
+// The value of the first header of this name; empty if there is none.
 std::string_view header_value(const HttpHeaders& headers, std::string_view name);
 
 // What the head of an answer says beside its headers.

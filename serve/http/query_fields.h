@@ -7,7 +7,7 @@
 
 namespace nodewright {
 
-// Of every field with this name, in their order; empty where there is no "=" behind it.
+// The values of all fields with this name, in order; empty for one without "=".
 std::vector<std::string_view> query_values(std::string_view query, std::string_view name);
 // The first of them; empty where it has none.
 std::string_view query_value(std::string_view query, std::string_view name);

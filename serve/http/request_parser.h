@@ -12,7 +12,7 @@
 
 namespace nodewright {
 
-// Of one connection: one request after another. Not thread-safe.
+// Parses one connection's requests, one after another. Not thread-safe.
 class RequestParser {
  public:
   // `check`: as HttpOptions::refuse_head; may be empty.
@@ -24,7 +24,7 @@ class RequestParser {
   enum class State { idle, header, body, whole, refused };
   State state() const { return state_; }
 
-  // Takes bytes up to the end of a request and returns how many it used. The others come again, with more behind them:
+  // Takes bytes up to the end of a request and returns how many it used. The others come again, with more after them:
   // they are the start of something, or of the next request.
   size_t feed(std::string_view bytes);
 
@@ -41,7 +41,7 @@ class RequestParser {
   // Frees what came of a request that is refused.
   void drop();
 
-  // Of the request that was taken last: whether the client knows chunks (HTTP/1.1), and wants the connection kept.
+  // The last taken request: whether the client knows chunks (HTTP/1.1), and wants the connection kept.
   bool knows_chunks() const { return knows_chunks_; }
   bool keeps_alive() const { return keeps_alive_; }
 

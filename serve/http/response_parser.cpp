@@ -15,7 +15,7 @@ struct ResponseParser::Beast {
     parser.eager(true);
     parser.skip(head);
     parser.header_limit(64 << 10);
-    parser.body_limit(boost::none);  // whoever calls a server trusts it
+    parser.body_limit(boost::none);  // the client trusts the server that it calls
   }
   http::response_parser<http::string_body> parser;
 };

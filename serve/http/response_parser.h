@@ -9,7 +9,7 @@
 
 namespace nodewright {
 
-// Of one answer, interim ones (100 Continue) passed over. Not thread-safe.
+// Parses one answer; skips interim ones (100 Continue). Not thread-safe.
 class ResponseParser {
  public:
   // `head`: the request's method was HEAD, so that the answer has no body.

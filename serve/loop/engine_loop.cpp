@@ -249,7 +249,7 @@ void EngineLoop::give_updates(Engine& engine) {
     if (cancelled_for_sleep_ && end.reason == EndReason::cancelled) end.message = "the engine is put to sleep";
     update.end = std::move(end);
   }
-  // Before the delivery: whoever has its answer finds itself counted.
+  // Before the delivery: a client that has its answer is in the counts.
   if (const auto now = Clock::now(); now - seen_ >= kSeenEvery || !ends.empty() || outputs_.empty()) {
     metrics_.see(engine);
     seen_ = now;

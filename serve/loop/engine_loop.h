@@ -80,8 +80,8 @@ class EngineLoop {
     Ticket ticket = 0;
   };
   Submitted submit(std::vector<Submission> submissions);
-  // The same for whoever numbers tickets for several loops, with the time at which the call arrived. What is not
-  // accepted stays the caller's.
+  // The same for a caller that numbers tickets for several loops, with the call's time of arrival. A refused request
+  // stays the caller's.
   Admission submit(std::vector<Submission>& submissions, Ticket ticket, Clock::time_point arrived);
   // The outputs of the call that have not ended end as cancelled, before the next step is launched.
   void cancel(Ticket ticket);
@@ -125,7 +125,7 @@ class EngineLoop {
     size_t told = 0;  // bytes of the text of one with stop strings
     EndedOutput so_far;
   };
-  // Of one step.
+  // The updates of one step.
   using Updates = std::map<RequestId, OutputUpdate>;
 
   Admission admission_of(size_t outputs) const;  // under mutex_
@@ -168,7 +168,7 @@ class EngineLoop {
   bool rests_ = false;   // a sleep is ordered or done, and no wake has ended it
   SleepLevel sleep_level_ = SleepLevel::awake;
 
-  // Of run()'s thread.
+  // Used on run()'s thread alone.
   std::map<RequestId, Output> outputs_;
   std::map<Ticket, RequestId> first_of_call_;  // of calls with open outputs
   Clock::time_point seen_{};

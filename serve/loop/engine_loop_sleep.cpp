@@ -75,7 +75,7 @@ void EngineLoop::abort_for_sleep(Engine& engine) {
   if (aborts && !std::exchange(cancelled_for_sleep_, true)) cancel_open(engine, {}, true);
 }
 
-// Whoever is told finds admission and level as they now are.
+// The listener finds admission and level changed already.
 void EngineLoop::tell(const SleepOrder& order, SleepOutcome outcome) {
   outcome.level = sleep_ == nullptr ? SleepLevel::awake : sleep_->level();
   metrics_.slept(outcome.level);

@@ -1,4 +1,4 @@
-// What an engine loop has before it, as whoever shares requests out among several of them sees it. A value.
+// The load of an engine loop, by which requests are distributed among several. A value.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ struct LoopLoad {
   int64_t page_tokens = 0;  // of a page; 0: not known yet
   int64_t most_pages = 0;   // of one sequence, at its longest
 
-  // Pages that the outputs of a prompt of so many tokens take when they are admitted: they share all but the last.
+  // Pages that the outputs of a prompt take when they are admitted: they share all but the last.
   int64_t pages_for(int64_t prompt_tokens, int64_t outputs) const;
-  // Of a request's outputs that the engine has not seen.
+  // Adds a request's outputs that the engine has not seen.
   void add(const AskedRequest& asked);
 };
 
-// Of the requests that the engine has. Takes time in proportion to them.
+// The load of the engine's requests. Takes time in proportion to them.
 LoopLoad load_of(const Engine& engine);
 
 }  // namespace nodewright

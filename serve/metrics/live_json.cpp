@@ -67,7 +67,7 @@ ServeMetrics::Snapshot ServeMetrics::snapshot() const {
   return now;
 }
 
-// Of what live_json() shows.
+// Adds the figures that live_json() shows.
 void ServeMetrics::Snapshot::add(const Snapshot& other) {
   for (const auto& [word, count] : other.ends) ends[word] += count;
   refused += other.refused;

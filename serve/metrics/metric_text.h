@@ -23,7 +23,7 @@ class Histogram {
   int64_t count() const { return count_; }
   double sum() const { return sum_; }
   const std::vector<double>& bounds() const { return bounds_; }
-  // Of those at or below bound i.
+  // The count of values at or below bound i.
   int64_t up_to(size_t i) const;
 
  private:
@@ -53,8 +53,8 @@ class MetricText {
   std::string last_name_, text_;
 };
 
-// Several pages as one: each name with its # HELP and # TYPE once, as the first page that has it has them, and the
-// lines of all pages behind.
+// Several pages as one: each name with its # HELP and # TYPE once, as the first page that has it has them,
+// then the lines of all pages.
 std::string merged_pages(std::span<const std::string> pages);
 
 }  // namespace nodewright

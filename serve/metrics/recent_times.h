@@ -22,7 +22,7 @@ class RecentTimes {
   // What another has seen, too; of more than kMost the latest.
   void add(const RecentTimes& other);
 
-  // Of what was added within kWindow before `now`. Seconds; 0 without any.
+  // Quantiles of the times added within kWindow before `now`. Seconds; 0 without any.
   struct Quantiles {
     int64_t count = 0;
     double median = 0, p99 = 0;

@@ -21,7 +21,7 @@
 
 namespace nodewright {
 
-// Of an output that has ended. Seconds; those that never came to be are negative.
+// Times of an ended output. Seconds; negative where the event never came.
 struct OutputTimes {
   double queued = -1;   // from arrival to admission
   double prefill = -1;  // from admission to the first token
@@ -52,7 +52,7 @@ class ServeMetrics {
   // Told by the server. `card`: of the model, once it is there.
   void answered(int status);
   void serves(ModelCard card);
-  // Of several engines' first: outputs that wait before all of them, now.
+  // Called on the first of several engines' metrics: outputs that wait in front of all engines, now.
   void queued(int64_t outputs);
 
   // The page, in Prometheus's text format 0.0.4.
@@ -77,7 +77,7 @@ class ServeMetrics {
                                const std::string& replicas = {});
 
  private:
-  // Of the engine when it was seen last.
+  // The engine's state when it was read last.
   struct Seen {
     EngineStats stats;
     KvPool::Stats pool;

@@ -18,14 +18,14 @@ class PlanPages {
  public:
   // No plan at all.
   PlanPages() = default;
-  // Of each bucket of `slots` with an explicit graph. `about`: the head of each page. `timings`: of the bucket
-  // `timed`'s plan, or none. To be called before the engine runs, on its thread.
+  // Makes the page of each bucket of `slots` with an explicit graph. `about`: the head of each page. `timings`: of the
+  // plan of bucket `timed`, or none. To be called before the engine runs, on its thread.
   PlanPages(const StepSlots& slots, PlanFacts about, std::optional<PlanTimings> timings = {}, int timed = 0);
 
   // Rows of the graphs that have a page, ascending.
   const std::vector<int>& buckets() const { return buckets_; }
-  // Of a query such as "bucket=8"; without a bucket, of the largest. Throws ApiError: 400 for a bucket that is no
-  // number, 404 for one that has no page.
+  // The page for a query such as "bucket=8"; without a bucket, the largest's. Throws ApiError: 400 for a bucket that is
+  // no number, 404 for one that has no page.
   std::string html(std::string_view query) const;
 
  private:

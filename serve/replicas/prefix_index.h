@@ -1,5 +1,5 @@
 // The pages that one replica's cache offers to prompts, by their hashes: followed from its engine's page events, asked
-// for by whoever shares requests out.
+// for by the code that distributes requests.
 #pragma once
 
 #include <cstdint>

@@ -35,8 +35,8 @@ struct PrefixPreference {
 // Whether the replica would begin it now: a row is free, and the cache has pages; or it has nothing else to do.
 bool has_room(const ReplicaOffer& offer, const ReplicaDemand& demand);
 
-// Of those that serve and have room, the one with the fewest tokens before it, the lowest number among equals; or one
-// with more of the prompt's beginning in its cache, where PrefixPreference allows it. None: the request waits.
+// Among those that serve and have room: the replica with the fewest queued tokens, the lowest number among equals; or
+// one with more of the prompt's prefix in its cache, where PrefixPreference allows it. None: the request waits.
 std::optional<size_t> choose_replica(std::span<const ReplicaOffer> offers, const ReplicaDemand& demand,
                                      const PrefixPreference& preference = {});
 

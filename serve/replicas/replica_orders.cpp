@@ -1,4 +1,4 @@
-// Orders that go to all replicas: each gets them in the same order, and whoever gave one is told once.
+// Orders that go to all replicas: each gets them in the same order, and each caller gets one answer.
 #include <algorithm>
 #include <utility>
 
@@ -8,8 +8,8 @@
 namespace nodewright {
 namespace {
 
-// Answers of several replicas to one order; whoever gives the last one calls `all`. One more is expected than there are
-// replicas: of whoever gave the order, when it holds no lock. Thread-safe.
+// Answers of several replicas to one order; the last one calls `all`. One more is expected than there are replicas: the
+// caller's own, when it holds no lock. Thread-safe.
 template <class Answer>
 class Answers {
  public:

@@ -10,7 +10,7 @@
 namespace nodewright {
 namespace {
 
-// Of a call whose prompts went to several replicas: their delivery threads come one after the other.
+// Serializes the delivery threads of a call whose prompts went to several replicas.
 class SerialListener : public Listener {
  public:
   explicit SerialListener(std::shared_ptr<Listener> to) : to_(std::move(to)) {}

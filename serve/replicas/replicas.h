@@ -37,7 +37,7 @@ struct ReplicaOptions {
   std::function<void(size_t replica, const EndedOutput&)> ended;
 };
 
-// Of one replica, as it is now.
+// The present state of one replica.
 struct ReplicaState {
   Admission admission = Admission::loading;
   SleepLevel sleep_level = SleepLevel::awake;

@@ -9,13 +9,13 @@
 namespace nodewright {
 
 // By vLLM's names. deepseek_r1: the text begins with thinking, whether <think> is there or the prompt has it, and where
-// </think> is missing there is nothing else, but where the prompt ends behind a thought. qwen3: only where the text, or
+// </think> is missing there is nothing else, but where the prompt ends after a thought. qwen3: only where the text, or
 // the end of the prompt, has <think>.
 enum class ReasoningParser : uint8_t { none, deepseek_r1, qwen3 };
 // Null where no parser is called so: none, deepseek_r1, qwen3.
 std::optional<ReasoningParser> reasoning_parser_of(std::string_view name);
 
-// Where an answer begins, as its prompt ends: within a thought, behind one, or as the parser has it.
+// Where an answer begins, as its prompt ends: within a thought, after one, or as the parser has it.
 enum class Thought : uint8_t { unknown, open, closed };
 
 struct AnswerPart {

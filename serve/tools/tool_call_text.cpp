@@ -51,7 +51,7 @@ std::string ToolCallText::push(std::string_view text) {
   }
 }
 
-// What is left of a call that max_tokens cut is text, where it is not behind whole ones.
+// What is left of a call that max_tokens cut is text, where it is not after whole ones.
 std::string ToolCallText::finish() {
   const bool is_cut = in_call_ || (after_call_ && mark().starts_with(trimmed_space(held_)));
   switch (choice_.form) {
@@ -84,7 +84,7 @@ std::string ToolCallText::finish() {
 std::string_view ToolCallText::mark() const { return choice_.form == ToolCallForm::marked ? kMark : kOpen; }
 
 // Takes what stands before the mark, or before what may be its beginning, from what is held. Space between calls, and
-// behind the last, is no answer.
+// after the last, is no answer.
 std::string ToolCallText::take_text_before_mark() {
   const size_t open = held_.find(mark());
   const bool found = open != std::string::npos;
@@ -147,7 +147,7 @@ std::string ToolCallText::push_marked() {
     if (in_call_) {
       const Marked marked = take_marked();
       if (marked == Marked::unfinished) return content;
-      if (marked == Marked::other) content += kMark;  // what follows it is text
+      if (marked == Marked::other) content += kMark;  // the rest is text
       scan_ = {};
     }
     content += take_text_before_mark();

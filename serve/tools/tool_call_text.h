@@ -67,8 +67,8 @@ class ToolCallText {
 
   ToolChoice choice_;
   std::string held_;
-  bool in_call_ = false;     // tagged, marked: behind the mark
-  TagScan tag_scan_;         // tagged: of what is held, behind the mark
+  bool in_call_ = false;     // tagged, marked: after the mark
+  TagScan tag_scan_;         // tagged: of what is held, after the mark
   ObjectScan scan_;          // bare, listed, marked: of what is held, from its first bracket on
   bool is_content_ = false;  // bare, listed: the text began with something else
   std::vector<ToolCall> calls_;

@@ -18,8 +18,8 @@ namespace nodewright {
 enum class ToolCallForm : uint8_t {
   none,    // not at all
   tagged,  // <tool_call>{"name", "arguments"}</tool_call> beside other text: Qwen, Hermes
-  bare,    // {"name", "parameters"}; ... and nothing else, perhaps behind <|python_tag|>: Llama-3
-  marked,  // [TOOL_CALLS] [{"name", "arguments"}, ...], or [TOOL_CALLS]name[ARGS]{...} for each, behind other text:
+  bare,    // {"name", "parameters"}; ... and nothing else, perhaps after <|python_tag|>: Llama-3
+  marked,  // [TOOL_CALLS] [{"name", "arguments"}, ...], or [TOOL_CALLS]name[ARGS]{...} for each, after other text:
            // Mistral
   named,   // the whole text is the arguments of one function, where the request forces one and the form is not known
   listed,  // the whole text is a list of {"name", "arguments"}, where it forces some

@@ -21,7 +21,7 @@ TEST(Arrivals, GapsAreExponentialWithTheRateThatIsAskedFor) {
     sum += gap, squares += gap * gap, last = request.arrival_s;
   }
   const double mean = sum / kRequests;
-  // Of n exponential gaps the mean is within 1 / sqrt(n) of itself, 0.7 %, and the deviation is as large as the mean.
+  // The mean of n exponential gaps is within 1 / sqrt(n) of itself, 0.7 %, and the deviation is as large as the mean.
   EXPECT_NEAR(mean, 0.02, 5 * 0.02 / std::sqrt(kRequests));
   EXPECT_NEAR(std::sqrt(squares / kRequests - mean * mean), mean, 0.05 * mean);
 }

@@ -73,7 +73,7 @@ class Report(CommandTest):
         tag = "{http://www.w3.org/2000/svg}%s"
         self.assertEqual(3 * len(STEPS), len(drawing.findall(tag % "circle")))
         self.assertTrue(any("a <device>" in (text.text or "") for text in drawing.findall(tag % "text")))
-        # Of a long log some steps are drawn, the one that took longest among them, at the panel's upper edge.
+        # A long log is drawn in part, with the step that took longest at the panel's upper edge.
         circles = of_many.findall(tag % "circle")
         self.assertLess(len(circles), 3 * 3001)
         self.assertIn("50.0", {circle.get("cy") for circle in circles})

@@ -79,7 +79,7 @@ inline const std::map<std::string, std::string>& source_files() {
   return files;
 }
 
-// Compiles a kernel named `name`; `text` is what follows the include of the dialect. Remembered for the process.
+// Compiles a kernel named `name`; `text` comes after the include of the dialect. Remembered for the process.
 inline const std::vector<std::byte>& image_of(const std::string& name, const std::string& text, bool checked = false) {
   static std::map<std::string, std::vector<std::byte>> images;
   auto& image = images[text + (checked ? "checked" : "")];

@@ -38,7 +38,7 @@ NODEWRIGHT_KERNEL(peer_sum, PeerSum, 64) {
   if (planted == 3) push(reinterpret_cast<Packet*>(args.y.data), 1.0f, 1);
   if (planted == 4) *reinterpret_cast<uint64_t*>(args.out.data) = 0;
   const float mine = i < args.n ? args.x.data[i] : 0.0f;
-  if (planted == 5) {                      // the data first, and a flag for it behind: nothing orders the two
+  if (planted == 5) {                      // the data first, and a flag for it after: nothing orders the two
     if (i < args.n - 1) push(args.out.data + i, mine, args.epoch);
     if (i == 0) push(args.out.data + args.n - 1, 0.0f, args.epoch);
     const Packet flag = look(args.in.data + args.n - 1);
@@ -49,7 +49,7 @@ NODEWRIGHT_KERNEL(peer_sum, PeerSum, 64) {
     return;
   }
   if (i < args.n && planted != 6) push(args.out.data + i, mine, args.epoch);
-  const float sum = warp_sum(mine);        // the block's threads meet before they wait, and behind
+  const float sum = warp_sum(mine);        // the block's threads meet before they wait, and after
   if (threadIdx.x % 32 == 0) sums[threadIdx.x / 32] = sum;
   __syncthreads();
   if (i < args.n) {

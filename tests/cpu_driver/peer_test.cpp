@@ -66,7 +66,7 @@ TEST_F(PeerTest, TwoDevicesSumUnderEverySchedule) {
     }
 }
 
-// Two slots, as many exchanges as six, and the second step's epochs behind the first's.
+// Two slots, as many exchanges as six, and the second step's epochs after the first's.
 TEST_F(PeerTest, ChainsOfExchangesInGraphsSumUnderEverySchedule) {
   for (const CpuDriverOptions& options : every_schedule(30)) {
     begin(options);

@@ -68,7 +68,7 @@ TEST_P(Adapters, MergedIntoTheWeightsTheyGivePeftsLogits) {
               1.2 * parity_limit(golden, "one_row", i));  // weights of another rounding
 }
 
-// Of a row without an adapter, those of the graph without adapters, in a step in which another row has one.
+// A row without an adapter keeps the bits of the graph without adapters, in a step where another row has one.
 TEST_P(Adapters, LeaveRowsWithoutOneTheirBits) {
   LoadedModel loaded(base_of(GetParam()));
   const GoldenCase one = golden_cases_of("adapters/" + GetParam()).at(1);

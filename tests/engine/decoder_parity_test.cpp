@@ -23,7 +23,7 @@ DecoderOptions options_of(const std::string& form, const LoadedModel& loaded) {
   return options;
 }
 
-// Of every case, in the order of cases.json.
+// The error of every case, in the order of cases.json.
 std::vector<double> errors_of(LoadedModel& loaded, const std::vector<GoldenCase>& cases, const std::string& form) {
   Decoder decoder = loaded.decoder(options_of(form, loaded));
   std::vector<double> errors;

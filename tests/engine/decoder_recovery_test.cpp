@@ -32,7 +32,7 @@ class DecoderRecovery : public testing::TestWithParam<RunMode> {
     return rows;
   }
 
-  // Where the `call`-th driver call of the failing step fails, if it has so many; otherwise `call_reached` is false.
+  // The `call`-th driver call of the failing step fails; `call_reached` is false where it has fewer.
   Course course(std::optional<uint64_t> call, bool& call_reached) {
     Course course;
     call_reached = false;

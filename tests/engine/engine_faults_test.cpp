@@ -144,7 +144,7 @@ TEST_F(EngineFaultsOnCpuDriver, AStickyErrorFromAnyCallOnIsOneReportAndNothingIs
     expect_one_report(run, false);
     expect_words(run.start_error + run.message, {"CUDA_ERROR_ILLEGAL_ADDRESS (700)"});
     if (HasFailure()) return;
-    int after = 0;  // what is launched behind the call that told
+    int after = 0;  // what is launched after the call that told
     for (size_t i = call + 1; i < run.calls.size(); ++i) after += run.calls[i] == "cuGraphLaunch";
     EXPECT_EQ(after, 0);
   }

@@ -1,5 +1,5 @@
 // An engine on several devices of which one of the driver's calls fails: how its requests end, and that one which is
-// made behind it serves.
+// made after it serves.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,8 @@ struct EndedRequests {
   std::string message;             // of one that failed
 };
 
-// Of six on an engine that then is gone; `fault`: told when it serves. `scores`: of two, whose prompts are scored.
+// Six requests on an engine that then is gone; `fault` is called once it serves. `scores`: two whose prompts are
+// scored.
 inline EndedRequests ended_requests(const std::vector<ModelPlace>& places, const std::function<void()>& fault,
                                     bool scores = false) {
   Engine engine(places, {.max_batch = 4, .step_tokens = 4, .buckets = {4}, .max_context = 64, .choices = scores});

@@ -163,7 +163,7 @@ TEST(EngineFaultsOfKernelsOnCpuDriver, ADamagedImageIsCompiledAnewAmongRequestsA
 
   // Its hash is right, and the driver does not take it.
   Digest key;
-  std::memcpy(&key, whole.data() + 8, sizeof key);  // behind the magic word
+  std::memcpy(&key, whole.data() + 8, sizeof key);  // after the magic word
   ModelWithKernel model("cpu", kernel, text, folder.path());
   const ImageStore store(folder.path());
   ASSERT_EQ(store.file_of(kernel, key), image);

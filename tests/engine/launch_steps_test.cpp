@@ -1,5 +1,5 @@
 // Several steps in one launch, in a row and as a loop: the tokens of as many launches of one step, bit for bit, while
-// rows end at different steps; and nothing of a row is stored behind its end.
+// rows end at different steps; and nothing of a row is stored after its end.
 #include <algorithm>
 
 #include "tests/engine/golden_model.h"
@@ -24,7 +24,7 @@ std::string name_of(const LaunchSteps& steps, RunMode mode) {
          std::to_string(static_cast<int>(mode));
 }
 
-// Sequences of one decoder, each behind a prompt of its own.
+// Sequences of one decoder, each after a prompt of its own.
 class Sequences {
  public:
   Sequences(LoadedModel& loaded, const DecoderOptions& options, size_t count)
@@ -71,7 +71,7 @@ class Sequences {
     return lengths;
   }
 
-  // Of all layers, one after the other.
+  // The pages of all layers, one after the other.
   std::vector<std::byte> pool() {
     std::vector<std::byte> bytes;
     for (const Buffer& buffer : decoder_.step_plan().buffers) {
@@ -102,7 +102,7 @@ DecoderOptions options_of(const LaunchSteps& steps, RunMode mode, int64_t bucket
   return options;
 }
 
-// Greedy, sampled, ended by the budget and by a stop id; the third launch is behind the ends of the others.
+// Greedy, sampled, ended by the budget and by a stop id; the third launch is after the ends of the others.
 std::vector<Wish> wishes_of(size_t launch) {
   const Sampling sampled{.temperature = 1.5f, .top_k = 40, .top_p = 0.9f, .seed = 7 + launch};
   const auto most = [&](int64_t n) { return 1 + (n + static_cast<int64_t>(launch)) % kMost; };
@@ -145,7 +145,7 @@ TEST_P(LaunchStepsOf, ChooseTheTokensOfAsManyLaunches) {
     for (size_t launch = 0; launch < 3; ++launch)
       EXPECT_EQ(together.launch(wishes[launch]), expected[launch]) << "launch " << launch;
     EXPECT_EQ(together.lengths(), lengths);
-    EXPECT_TRUE(together.pool() == pool) << "what is stored differs";  // nothing behind an end, the same before it
+    EXPECT_TRUE(together.pool() == pool) << "what is stored differs";  // nothing after an end, the same before it
   }
 }
 

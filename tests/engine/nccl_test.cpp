@@ -37,7 +37,7 @@ class NcclDecoder {
 
  private:
   TeamParts parts_;
-  std::vector<std::unique_ptr<NcclCollectives>> groups_;  // behind the graphs, which hold its calls
+  std::vector<std::unique_ptr<NcclCollectives>> groups_;  // after the graphs, which hold its calls
   std::vector<Stream> streams_;
   std::vector<std::unique_ptr<ExplicitGraph>> graphs_;
 };

@@ -12,10 +12,10 @@
 
 namespace nodewright::test {
 
-// Steps of one row, of eight, or of products; "hidden": states behind the final norm, in steps of eight.
+// Steps of one row, of eight, or of products; "hidden": states after the final norm, in steps of eight.
 inline const std::vector<std::string> kParityForms = {"one_row", "eight_rows", "products", "hidden"};
 
-// Another rounding in one place turns that of all that follows: with a rotation base 1 % off, of no consequence behind
+// Another rounding in one place turns that of all that follows: with a rotation base 1 % off, of no consequence after
 // few tokens, errors were 0.6 to 1.7 times those of the table. Never more than 3.
 inline constexpr double kLimitOverError = 2.5;
 

@@ -87,7 +87,7 @@ TEST_F(EngineScores, AreThoseOfTheLogitsBeforeEachTokenOfThePromptHoweverItIsCut
     }
     EXPECT_EQ(engine.pipeline().preemptions() > 0, setting.pages > 0);
     EXPECT_EQ(engine.stats().drafted > 0, setting.speculate > 0);
-    // Of prompts that are not scored, unless their page had to go or all were admitted at once.
+    // Prompts that are not scored are found, unless their page had to go or all were admitted at once.
     EXPECT_EQ(engine.pipeline().pool().stats().found_tokens > 0, setting.pages == 0 && setting.max_batch == 3);
   }
 }

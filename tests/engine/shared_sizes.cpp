@@ -10,7 +10,7 @@
 namespace nodewright::test {
 namespace {
 
-// Of the names that families have for one number, those that the file has.
+// Sets those of a number's names in the families that the file has.
 void set_any(nlohmann::json& config, std::initializer_list<const char*> names, int64_t value) {
   for (const char* name : names)
     if (config.contains(name)) config[name] = value;
@@ -50,7 +50,7 @@ void write_shared_sizes(const std::string& golden, const std::filesystem::path& 
   set_any(config, {"intermediate_size", "n_inner"}, 104);
   set_any(config, {"moe_intermediate_size"}, 40);
   if (layers > 0) set_any(config, {"num_hidden_layers"}, layers);
-  // Of some the ranks have equally many tokens, so that they exchange the best of each.
+  // In some, ranks have equal parts of the vocabulary, so that they exchange the best of each.
   if (says_head_dim) set_any(config, {"vocab_size"}, (config["vocab_size"].get<int64_t>() + 7) / 8 * 8);
   std::ofstream(folder / "config.json") << config;
 }

@@ -1,4 +1,4 @@
-// The weights' copy in host memory: one at a time, freed behind a wake-up, whatever becomes of the model meanwhile.
+// The weights' copy in host memory: one at a time, freed after a wake-up, whatever becomes of the model meanwhile.
 #include <chrono>
 #include <thread>
 #include <utility>

@@ -61,7 +61,7 @@ TEST(Sleep, KeepsTheModeOfAnEngineAndWhatItsRequestsMayAskFor) {
   }
 }
 
-// Of a cache that is large beside what a device keeps for itself.
+// With a cache that is large beside the device's own memory.
 TEST(Sleep, GivesTheDeviceBackNineTenthsOfWeightsAndCacheAndMore) {
   EngineOptions options = sleep_options();
   options.choices = true;

@@ -42,7 +42,7 @@ struct Sleeper {
     EXPECT_EQ(outputs.size(), 4u);
     return outputs;
   }
-  // Whether so many bytes of device memory are free; a GPU takes and gives memory in blocks of 2 MiB.
+  // Whether `bytes` of device memory are free; a GPU takes and gives memory in blocks of 2 MiB.
   testing::AssertionResult has_free(uint64_t bytes) const {
     const uint64_t free = loaded.device.free_bytes(), slack = test_device_is_cuda() ? uint64_t{4} << 20 : 0;
     if (free + slack >= bytes && free <= bytes + slack) return testing::AssertionSuccess();
@@ -56,7 +56,7 @@ struct Sleeper {
   EngineSleep sleep;
 };
 
-// Of this process, 4096 bytes each.
+// Resident pages of this process, 4096 bytes each.
 inline uint64_t resident_pages() {
   uint64_t size = 0, resident = 0;
   std::ifstream("/proc/self/statm") >> size >> resident;

@@ -90,7 +90,7 @@ class StagesDecoder {
     const StepInputs& in = states_[0].host_inputs;
     const auto n = static_cast<int32_t>(tokens.size());
     in.n_live.data[0] = n;
-    // Of products the first rows choose: then the last token's row comes first, as the engine has it.
+    // In steps of products the first rows choose: then the last token's row comes first, as the engine has it.
     const bool one_chooses = states_[0].sampled_rows < rows_;
     in.n_sampled.data[0] = one_chooses ? 1 : n;
     in.keeps_logits.data[0] = 1;

@@ -37,7 +37,7 @@ std::vector<Logits> all_logits(const std::string& golden, int count, int64_t row
 
 class StagedFamilies : public testing::TestWithParam<std::string> {};
 
-// Prompts of several chunks, but at one row, and steps of one token behind them.
+// Prompts of several chunks, but at one row, and steps of one token after them.
 TEST_P(StagedFamilies, LogitsHaveTheBitsOfOneDevice) {
   for (const int64_t rows : {int64_t{1}, int64_t{8}, int64_t{17}}) {
     if (!runs_form(GetParam(), rows)) continue;
@@ -94,7 +94,7 @@ TEST(StagePlansOnCpuDriver, HandOverTheResidualInTheFormInWhichItTravels) {
   EXPECT_EQ(handed("gemma2/caps", 17), (std::set<std::string>{"inputs", "residual"}));
 }
 
-// The weights of a model on so many devices, by stage.
+// The weights of a model on several devices, by stage.
 struct HeldWeights {
   explicit HeldWeights(const std::string& golden, int count) {
     LoadedStages loaded(golden_folder(golden), count, "cpu");

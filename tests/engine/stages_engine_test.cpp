@@ -101,7 +101,7 @@ void serve_all(Engine& engine, ToldOutputs& told) {
   take(engine, told);
 }
 
-// On so many devices, which are closed behind it.
+// On `count` devices, closed afterwards.
 ToldOutputs told_by(const StagedSetting& setting, int count, const std::string& spec = test_device()) {
   LoadedStages loaded(golden_folder(setting.model), count, spec);
   Engine engine(loaded.places, staged_options(setting));
@@ -142,12 +142,9 @@ TEST_P(StagedEngine, TellsWhatOneDeviceTellsBitByBit) {
 }
 
 std::vector<StagedSetting> usual_settings() {
-  return {{.name = "windows", .model = "gemma3/window_16"},
-          {.name = "mixture", .model = "mixtral/two_of_four"},
-          {.name = "drafts", .options = {.speculate = 3}},
-          {.name = "few_pages", .options = {.pages = 9}},
-          {.name = "rebuilt", .choices = true, .rebuilds = true},
-          {.name = "slept", .naps = true}};
+  return {{.name = "windows", .model = "gemma3/window_16"},       {.name = "mixture", .model = "mixtral/two_of_four"},
+          {.name = "drafts", .options = {.speculate = 3}},        {.name = "few_pages", .options = {.pages = 9}},
+          {.name = "rebuilt", .choices = true, .rebuilds = true}, {.name = "slept", .naps = true}};
 }
 
 std::vector<StagedSetting> other_settings() {
@@ -230,7 +227,7 @@ TEST(TwoDevicesStagedEngine, RefusesWhatItCannotServe) {
   expect_words(error_of([&] { engine.replace_weights(loaded.models[0]); }), {"replace weights", "several devices"});
 }
 
-// A stage has the pages of its layers: so many that the stage with the least room has them.
+// A stage has the pages of its layers; the stage with the least room bounds them.
 TEST(StagedMemoryOnCpuDriver, IsWhatTheFullestStageHasRoomFor) {
   LoadedStages loaded(golden_folder("llama/unaligned"), 2, "cpu");
   const auto engine_with = [&](uint64_t limit) {

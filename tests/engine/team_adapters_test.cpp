@@ -93,7 +93,7 @@ struct SplitCase {
   Tokens prompt, continuation;
 };
 
-// On one device, which is closed behind it; without an adapter where `slot` is -1.
+// On one device, which is closed after it; without an adapter where `slot` is -1.
 std::vector<Logits> adapted_logits_of_one(const SplitCase& of, int32_t slot) {
   OpenedDevice one = open_device("cpu");
   KernelCache kernels(one);

@@ -27,7 +27,7 @@ class TeamDecoder {
     return forced_steps(prompt, continuation, parts_.rows(),
                         [&](std::span<const int32_t> tokens, int64_t first) { return step(tokens, first, poisons); });
   }
-  // Of the last token, on every rank.
+  // The logits of the last token, on every rank.
   std::vector<Logits> step(std::span<const int32_t> tokens, int64_t first, bool poisons = false) {
     return logits(run(tokens, first, poisons));
   }

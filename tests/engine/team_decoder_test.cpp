@@ -59,7 +59,7 @@ const char* const kSharedNetwork = "qwen2/biases";
 
 class TeamsOnCpuDriver : public testing::TestWithParam<int> {};
 
-// As a Decoder gives them on one device, which is closed behind it.
+// As a Decoder gives them on one device, which is closed after it.
 std::vector<Logits> logits_of_one(const std::filesystem::path& folder, const Tokens& prompt,
                                   const Tokens& continuation) {
   OpenedDevice one = open_device("cpu");

@@ -71,7 +71,7 @@ std::vector<LanesJob> jobs_of(size_t vocab, const LanesSetting& setting) {
   return jobs;
 }
 
-// Of a request its tokens, each with the log probability of it and of the likeliest, which tell more.
+// A request's tokens, each with its log probability and those of the likeliest, which tell more.
 using Told = std::vector<std::pair<int32_t, std::vector<float>>>;
 
 std::vector<Told> told_of(Engine& engine, std::span<const LanesJob> jobs, bool rebuilds) {

@@ -58,12 +58,11 @@ void expect_those_of_the_team(LoadedTeam& loaded, const ScoredTeam& of) {
 }
 
 // Products round what they multiply to bf16, as in prompt_logprobs_test.cpp.
-const ScoredTeam kScoredTeams[] = {
-    {.name = "of_two", .golden = "llama/odd_sizes"},
-    {.name = "of_two_in_few_pages",
-     .golden = "llama/odd_sizes",
-     .setting = {.chunk = 5, .schedule = Schedule::mixed, .pages = 5}},
-    {.name = "of_two_with_capped_logits", .golden = "gemma2/caps"}};
+const ScoredTeam kScoredTeams[] = {{.name = "of_two", .golden = "llama/odd_sizes"},
+                                   {.name = "of_two_in_few_pages",
+                                    .golden = "llama/odd_sizes",
+                                    .setting = {.chunk = 5, .schedule = Schedule::mixed, .pages = 5}},
+                                   {.name = "of_two_with_capped_logits", .golden = "gemma2/caps"}};
 
 const ScoredTeam kOtherScoredTeams[] = {
     {.name = "of_two_in_products", .golden = "llama/odd_sizes", .setting = {.products_from = 1}, .limit = 0.25},
@@ -91,7 +90,7 @@ TEST(TeamScoresSweepOnCpuDriver, OfFourAndEightRanksAreThoseOfTheirLogits) {
   }
 }
 
-// Of the same prompts, by request.
+// Scores of the same prompts, by request.
 std::map<RequestId, Scored> scores_on(Engine& engine, const std::vector<Tokens>& prompts) {
   for (const Tokens& prompt : prompts)
     EXPECT_TRUE(engine.submit({.prompt = prompt, .max_tokens = 1}, {}, {.prompt_logprobs = 5}).id);
@@ -142,7 +141,7 @@ TEST(TwoDevicesScores, AreThoseOfOneDeviceWithinRounding) {
 
 TEST(TwoDevicesScores, OfAPromptWithANaNFailItAlone) {
   LoadedTeam loaded(golden_folder("llama/odd_sizes"), 2, test_device());
-  // Of the second rank's part of the head one row: the first one's logits are sound.
+  // One row of the second rank's part of the head: the first rank's logits are sound.
   const WeightMatrix& head = loaded.models[1].weights().head();
   fill_device(*loaded.devices[1], head.data.address(), std::byte{0xff}, static_cast<uint64_t>(head.stride) * 2, "head");
   Engine engine(loaded.places, score_engine({}));

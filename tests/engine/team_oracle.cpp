@@ -79,7 +79,7 @@ using Ordinary =
                     NormExpertGateUp, NormGateUp, NormHidden, NormProject, NormRows, OwnEmbedding, OwnSquares, Project,
                     nodewright::RankValue, RopeAppend, RopeFlashDecode, Sample>;
 
-// What stands in front of an exchange's sum and behind it.
+// What stands in front of an exchange's sum and after it.
 struct Summed {
   Optional<InOut<float>> residual;
   Optional<Out<float>> sum;

@@ -37,7 +37,7 @@ void expect_same_step(const TeamParts& team, const TeamParts& one, int64_t token
   }
 }
 
-// Prompts of two or three chunks, and a few tokens behind.
+// Prompts of two or three chunks, and a few tokens after.
 void compare_with_one_device(const OracleCase& of) {
   SCOPED_TRACE(of.name());
   LoadedTeam many(of.folder, of.ranks, test_device(), of.draws);

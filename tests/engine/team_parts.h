@@ -135,7 +135,7 @@ class TeamParts {
     streams.synchronize();
     adapter_of_ = [slot](int32_t) { return slot; };
   }
-  // Of the token at a position its adapter's slot, or -1.
+  // Sets the adapter slot of the token at each position, or -1.
   void adapter_of(std::function<int32_t(int32_t position)> slot) { adapter_of_ = std::move(slot); }
 
   // Whether the steps are two lanes.
@@ -151,7 +151,7 @@ class TeamParts {
     const StepInputs& in = states_[0].host_inputs;
     const auto n = static_cast<int32_t>(tokens.size());
     in.n_live.data[0] = n;
-    // Of products the first rows choose: then the last token's row comes first, as the engine has it.
+    // In steps of products the first rows choose: then the last token's row comes first, as the engine has it.
     const bool one_chooses = states_[0].sampled_rows < rows_;
     const int32_t sampled = !one_chooses ? n : chooses ? std::min(n, 1) : 0;
     in.n_sampled.data[0] = sampled;
@@ -172,7 +172,7 @@ class TeamParts {
     return one_chooses || n == 0 ? 0 : n - 1;
   }
 
-  // Of a row of the last step, on every rank.
+  // The logits of a row of the last step, on every rank.
   std::vector<Logits> logits(int64_t of_row) const {
     std::vector<Logits> of_ranks;
     const auto vocab = static_cast<uint64_t>(loaded_.models[0].config().vocab);
@@ -221,7 +221,7 @@ class TeamParts {
   std::vector<DecoderKernels> lane_kernels_;  // by rank; empty: one lane
 };
 
-// Of the last row of each step, on every rank: [steps][ranks].
+// Logits of the last row of each step, on every rank: [steps][ranks].
 using RankLogits = std::vector<std::vector<Logits>>;
 
 // The prompt in steps of `rows` rows, then the continuation token by token, after each the logits of its last token:
@@ -240,7 +240,7 @@ RankLogits forced_steps(const Tokens& prompt, const Tokens& continuation, int64_
   return all;
 }
 
-// Of rank 0, where all ranks have the same bits.
+// Rank 0's logits, where all ranks have the same bits.
 inline std::vector<Logits> agreed(const RankLogits& rows) {
   std::vector<Logits> first;
   for (const std::vector<Logits>& ranks : rows) {

@@ -56,7 +56,7 @@ int schedules_of_a_family() {
 
 class TeamScheduleSweepOnCpuDriver : public testing::TestWithParam<std::string> {};
 
-// Of each family six teams; which sizes, the family's place decides.
+// Six teams for each family; its place decides their sizes.
 TEST_P(TeamScheduleSweepOnCpuDriver, GivesTheSameBits) {
   constexpr int kTeams = 6;
   const std::vector<std::string> families = shared_families();

@@ -8,7 +8,7 @@ namespace {
 
 using namespace test;
 
-// Of odd_sizes, whose 96 columns the shapes give 32 threads.
+// A tuning for odd_sizes, whose 96 columns get 32 threads by default.
 StepTuning some_tuning() {
   StepTuning tuning{.arithmetic = {}, .attend = {.splits = 3, .warps = 4, .ring = 3}, .shared = {.carveout = 57}};
   for (ProjectionTuning StepTuning::*of : {&StepTuning::qkv, &StepTuning::gate_up, &StepTuning::head}) {

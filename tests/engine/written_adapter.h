@@ -15,7 +15,7 @@
 
 namespace nodewright::test {
 
-// Of `rank` everywhere. `size`: of the values of A and B, at most.
+// Writes an adapter of `rank` everywhere. `size`: the largest value of A and B.
 inline void write_adapter(const std::filesystem::path& folder, const ModelConfig& config, int64_t rank, uint64_t seed,
                           float size = 0.1f) {
   nlohmann::json header;

@@ -21,7 +21,7 @@ struct KernelBudget {
   bool operator==(const KernelBudget&) const = default;
 };
 
-// Of a model's middle layer on a card, each distinct kernel once, library products left out.
+// A model's middle layer on a card: each distinct kernel once, without library products.
 struct LayerBudget {
   uint64_t kernels = 0;
   uint64_t code_bytes = 0;

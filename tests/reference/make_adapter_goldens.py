@@ -13,7 +13,7 @@ import torch
 import reference_logits
 
 PROMPT_LENGTHS, CONTINUATION = (5, 37), 4
-# Of B A beside W, by their standard deviations: enough that leaving out one module shows.
+# B A relative to W, by their standard deviations: enough that leaving out one module shows.
 PART_OF_WEIGHT = 0.6
 LLAMA = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 

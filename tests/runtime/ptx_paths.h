@@ -16,7 +16,7 @@
 
 namespace nodewright::test {
 
-// Of a program that compiles, for compute capability 9.0; Nvrtc gives out cubins alone.
+// The PTX of a program that compiles, for compute capability 9.0; Nvrtc gives out cubins alone.
 inline std::string ptx_of(const NvrtcSource& source) {
   using Program = void*;
   void* library = dlopen(Nvrtc::load()->path().c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -150,7 +150,7 @@ class Probe {
           if (find_calls(name_only, with_tools, behind)) return;
   }
 
-  // `behind`: messages after that of the call.
+  // `after`: messages after that of the call.
   bool find_calls(bool name_only, bool with_tools, int behind) {
     const auto with = [&](const ShapeJson& arguments, Nothing nothing) {
       ShapeJson messages = ShapeJson::array({message("user", "u"), call(arguments, nothing)});
@@ -266,7 +266,7 @@ ShapeJson shaped_content(const ShapeJson& content, const TemplateShape::Content&
   return text;
 }
 
-// Of a message without text: as it was sent, or as the template sees that there is none.
+// A message without text: as it was sent, or in the form that the template takes as none.
 void shape_no_content(ShapeJson& message, const TemplateShape& shape, const ShapeJson& empty) {
   const TemplateShape::NoContent& taken = shape.no_content;
   const bool has_calls = message.contains("tool_calls");

@@ -92,7 +92,7 @@ class PatternCompiler {
     return from;
   }
 
-  // Each part once: it begins where none came before it, or behind what is between.
+  // Each part once: it begins where none came before it, or after what is between.
   int32_t joined(const PatternNode& node, int32_t from) {
     int32_t some = -1;  // at least one part came
     for (size_t i = 1; i < node.parts.size(); ++i) {

@@ -47,7 +47,7 @@ class ContextFreeCompiler {
   // Throws Error (usage) as check_context_free_rules. Spends WorkBudget by the rules and the vocabulary before it
   // begins, since nothing stops it then; what is cancelled meanwhile throws WorkCancelled at its end.
   std::shared_ptr<const ContextFreeGrammar> compile(const std::string& rules);
-  // Of the compiled grammars that are kept, about.
+  // Approximate bytes of the compiled grammars that are kept.
   size_t cached_bytes() const;
 
  private:
@@ -66,7 +66,7 @@ class ContextFreeText {
   // Goes one token on. Throws Error where it may not come here, or where the grammar is so ambiguous that a step takes
   // longer than 200 ms of the processor.
   void push(int32_t token);
-  // The text is these tokens: goes back behind those that it has in common with the tokens so far, and on from there.
+  // The text is these tokens: goes back after those that it has in common with the tokens so far, and on from there.
   void follow(std::span<const int32_t> tokens);
   // Sets the bits of the tokens that may follow: token i is bit i % 32 of word i / 32. Throws Error as push().
   void add_allowed(std::span<uint32_t> allowed);

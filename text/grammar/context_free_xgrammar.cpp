@@ -32,7 +32,7 @@ constexpr int64_t kNsOfWork = 5;         // a unit of WorkBudget
 
 thread_local std::string* warnings = nullptr;  // of the call of xgrammar that this thread is in
 
-// Of the processor that this thread has used: others do not count.
+// Processor time of this thread alone.
 int64_t thread_time_ns() {
   timespec time{};
   clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);

@@ -11,10 +11,10 @@
 namespace nodewright {
 namespace {
 
-constexpr size_t kMostBoundDigits = 18;  // before the point, and behind it
+constexpr size_t kMostBoundDigits = 18;  // before the point, and after it
 constexpr const char* kAnyFraction = R"((?:\.[0-9]{1,18})?)";
 
-// Digits behind a point that may follow those before them. Nothing: none may.
+// Digits after a point that may follow those before them. Nothing: none may.
 struct Digits {
   bool may_end = false;             // no more digits
   std::optional<std::string> more;  // an expression of one digit or more

@@ -12,7 +12,7 @@ constexpr uint64_t kLargestMagnitude = 9'999'999'999'999'999'999u;  // 19 digits
 
 void add_choice(std::string& choices, const std::string& one) { choices += (choices.empty() ? "" : "|") + one; }
 
-// A digit of first to last, and any `rest` digits behind it.
+// A digit of first to last, and any `rest` digits after it.
 std::string digit_then_any(char first, char last, size_t rest) {
   return fmt::format("[{}-{}]", first, last) + (rest > 0 ? fmt::format("[0-9]{{{}}}", rest) : "");
 }

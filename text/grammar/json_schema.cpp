@@ -127,7 +127,7 @@ class SchemaReader {
     for (const SchemaJson& name : required)
       if (!name.is_string() || !properties.contains(name.get<std::string>()))
         refuse(place, fmt::format("'required' names {}, which is no property", json_text(name)));
-    // The first one that must be there has no comma. Those before it bring their own behind them, those after it in
+    // The first one that must be there has no comma. Those before it bring their own after them, those after it in
     // front; where none must be there, they are joined.
     std::string all, optional;
     bool has_required = false;

@@ -30,7 +30,7 @@ const char* const kArrayKeys[] = {"items", "minItems", "maxItems"};
 const char* const kStringKeys[] = {"minLength", "maxLength", "format", "pattern"};
 const char* const kNumberKeys[] = {"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "format"};
 
-// What follows a value in JSON, or a key: xgrammar then knows of more words beforehand whether they may come.
+// The characters after a value in JSON, or a key: xgrammar then knows of more words beforehand whether they may come.
 constexpr const char* kBehindValue = " (=[,}\\]])";
 constexpr const char* kBehindString = " (=[,:}\\]])";
 
@@ -269,7 +269,7 @@ class RuleWriter {
     return add_rule("\"{\" " + members_from(members, other) + " \"}\"");
   }
 
-  // Two rules for what follows from each member on: behind nothing, and behind others, with a comma.
+  // Two rules for the members from each one on: as the first members, and after others, with a comma.
   std::string members_from(const std::vector<Member>& members, const std::string& other) {
     std::string first = "\"\"", later = "\"\"";
     if (!other.empty()) {

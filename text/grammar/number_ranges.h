@@ -8,7 +8,7 @@
 namespace nodewright {
 
 // Numbers have at most 19 digits before the point. A bound farther out than those of 18 digits counts as the farthest
-// of these; one that leaves none of them, or has more than 18 digits behind the point, is refused. Throws Error (usage)
+// of these; one that leaves none of them, or has more than 18 digits after the point, is refused. Throws Error (usage)
 // naming `place` in the schema, and the keyword.
 std::string number_range_pattern(const nlohmann::ordered_json& schema, bool whole, const std::string& place);
 

@@ -86,7 +86,7 @@ class Endings {
     for (const char* key : {"anyOf", "oneOf", "allOf"})
       if (const PlaceJson* options = list_in(schema, key))
         return std::ranges::any_of(*options, [&](const PlaceJson& one) { return can_end(one); });
-    // Of a list of types one that is simple is enough.
+    // One simple type in a list is enough.
     if (const PlaceJson* types = list_in(schema, "type"))
       if (std::ranges::any_of(*types, [](const PlaceJson& one) { return one != "object" && one != "array"; }))
         return true;

@@ -27,7 +27,7 @@ int64_t schema_count(const nlohmann::ordered_json& schema, const std::string& pl
 const nlohmann::ordered_json& referred_schema(const nlohmann::ordered_json& root, const nlohmann::ordered_json& path,
                                               const std::string& place);
 
-// Of the references that `root` reaches, one that only endless texts follow; empty where there is none.
+// A reference reachable from `root` that only endless texts satisfy; empty where there is none.
 std::string endless_reference(const nlohmann::ordered_json& root);
 
 // Whether no text can follow two of `options`: their types differ, or their constants, or those of a property that each

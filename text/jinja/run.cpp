@@ -303,7 +303,7 @@ class Run {
     return entries;
   }
 
-  // In Python a method hides a key of the same name, but only behind a point.
+  // In Python a method hides a key of the same name, but only after a point.
   Value attribute(const Value& value, const std::string& name) {
     if (has_method(value, name)) return Callable{.name = name, .receiver = value};
     return member_of(value, name, work_);

@@ -25,7 +25,7 @@ class Scopes {
 
   void enter() { locals_.emplace_back(); }
   void leave() { locals_.pop_back(); }
-  // Of a macro: it does not see where it is called from.
+  // For a macro, which does not see its caller's variables.
   std::vector<Variables> exchange_locals(std::vector<Variables> locals) {
     return std::exchange(locals_, std::move(locals));
   }

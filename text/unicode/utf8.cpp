@@ -1,4 +1,4 @@
-// The decoder behind utf8.h: byte ranges after table 3-7 of the Unicode standard.
+// The decoder of utf8.h: byte ranges from table 3-7 of the Unicode standard.
 #include "text/unicode/utf8.h"
 
 namespace nodewright {

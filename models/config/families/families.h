@@ -26,7 +26,7 @@ void read_gemma2(const ConfigFields& config, ModelConfig& c);
 void read_gemma3(const ConfigFields& config, ModelConfig& c);
 void read_gemma3_with_vision(const ConfigFields& config, ModelConfig& c);
 
-// post_norms.cpp: norms behind the blocks alone.
+// post_norms.cpp: norms after the blocks alone.
 void read_olmo2(const ConfigFields& config, ModelConfig& c);
 void read_exaone4(const ConfigFields& config, ModelConfig& c);
 

@@ -87,7 +87,7 @@ void read_gemma(const ConfigFields& config, ModelConfig& c) {
   read_shared(config, c);
 }
 
-// Norms behind the blocks, too, windows in every other layer, capped scores and logits.
+// Norms after the blocks, too, windows in every other layer, capped scores and logits.
 void read_gemma2(const ConfigFields& config, ModelConfig& c) {
   expect_activation(config, "hidden_activation", "gelu_pytorch_tanh");
   read_llama_like(config,

@@ -261,7 +261,7 @@ void lay_out_threads(State& s, const emulation::Index3& block) {
   s.laid_out = block;
 }
 
-// Of the block of `rank` in cluster number `cluster`, x fastest.
+// The index of the block of rank `rank` in cluster `cluster`, x fastest.
 uint64_t block_index(const Grid& g, uint64_t cluster, uint32_t rank) {
   if (g.cluster_blocks() == 1) return cluster;
   const uint64_t across = g.grid.x / g.cluster.x, down = g.grid.y / g.cluster.y;

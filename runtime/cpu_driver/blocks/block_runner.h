@@ -22,7 +22,7 @@ inline constexpr uint32_t kMaxSharedBytes = 227 << 10;  // opt-in limit of compu
 // What came of running a cluster: waiting, all threads that have not ended wait for packets or for others that do.
 enum class BlockEnd : uint32_t { finished, failed, waiting };
 
-// Eight bytes on their way to another device; without an address a fence, behind which nothing arrives before what its
+// Eight bytes on their way to another device; without an address a fence, after which nothing arrives before what its
 // cluster has stored until then.
 struct PeerStore {
   uint64_t address, value;
@@ -102,7 +102,7 @@ class BlockRunner {
   // Runs cluster number `index` (x fastest) until it has ended, waits, or was abandoned: failure() says why.
   BlockEnd run(const Grid& grid, uint64_t index);
   const BlockFailure& failure() const;
-  // Of a cluster that waits: goes on with the threads whose packets have come. On the thread that ran it.
+  // Resumes a waiting cluster's threads whose packets have come. On the thread that ran it.
   BlockEnd resume();
   bool can_go_on() const;
   Waiting waiting() const;

@@ -1,5 +1,5 @@
 // Turns a signal inside a kernel (bad address, division by zero, time-out) into an abandoned block. Faults elsewhere
-// go to whoever handled them before.
+// go to the handler before.
 #pragma once
 
 #include <pthread.h>

@@ -363,7 +363,7 @@ CUresult CUDAAPI cuDeviceGraphMemTrim(CUdevice device) {
   return enter(Needs::initialised, [&](State& s, Lock&) { return check_device(s, device); });
 }
 
-// Of memory of graphs' allocation nodes this driver keeps no account beside cuMemGetInfo: no byte is held back.
+// Memory of graphs' allocation nodes has no account beside cuMemGetInfo: no byte is held back.
 CUresult CUDAAPI cuDeviceGetGraphMemAttribute(CUdevice device, CUgraphMem_attribute attribute, void* value) {
   return enter(Needs::initialised, [&](State& s, Lock&) {
     if (value == nullptr || attribute < CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT ||

@@ -27,8 +27,8 @@ struct GraphMemory {
 // Addresses for an allocation node of `graph`, or, null, for an allocation in the order of a stream.
 CUresult reserve_memory(State& state, const Graph* graph, uint64_t bytes, int device, AllocateWork& work);
 
-// Whether a node behind `in` may be added to the graph as far as memory goes: none to a graph that a node holds, and a
-// free behind its allocation, once.
+// Whether a node after `in` may be added to the graph as far as memory goes: none to a graph that a node holds, and a
+// free after its allocation, once.
 CUresult check_memory(const Graph& graph, const Work& work, std::span<const GraphEdge> in);
 // The free node was added.
 void note_freed(Work& work);

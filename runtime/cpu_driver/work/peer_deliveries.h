@@ -20,7 +20,7 @@ struct State;
 
 class PeerDeliveries {
  public:
-  // Of a kernel on `device`; `sender` names it in reports.
+  // Sends stores of a kernel on `device`; `sender` names it in reports.
   void send(State& state, int device, const std::string& sender, std::span<const PeerStore> stores);
 
   // What the schedule delivers before something runs: all, nothing, or some.

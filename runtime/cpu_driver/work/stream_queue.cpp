@@ -245,7 +245,7 @@ void Executor::wait_a_moment(Lock& lock) {
 
 void Executor::finish_head(Stream& stream) {
   Operation& head = stream.queue.front();
-  // Whoever counts on the operation's end counts on its stores. The null stream is every device's.
+  // The end of an operation promises its stores. The null stream is every device's.
   if (state_.sticky == CUDA_SUCCESS)
     for (int device = 0; device < state_.options.devices; ++device)
       if (stream.context == nullptr || device == device_of(stream.context))

@@ -25,7 +25,7 @@ struct GraphExec;
 // What came of a turn: blocked ran nothing, since all that may run waits for a value or a semaphore.
 enum class Progress : uint8_t { blocked, ran, finished };
 
-// The end of one operation. Shared by the operation, events recorded behind it and those who wait.
+// The end of one operation. Shared by the operation, events recorded after it and those who wait.
 struct Completion {
   bool done = false;
   double at_ms = 0;          // on a clock of the driver's own

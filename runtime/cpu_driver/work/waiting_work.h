@@ -1,5 +1,5 @@
 // Work that may have to wait for memory or for a semaphore: batched memory operations, external semaphores. Asked again
-// and again while others run; whoever waits too long fails the driver.
+// and again while others run; work that waits too long fails the driver.
 #pragma once
 
 #include <cstdint>

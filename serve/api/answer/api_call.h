@@ -19,7 +19,7 @@
 
 namespace nodewright {
 
-// Of a call, for the log.
+// Counts of a call, for the log.
 struct CallCounts {
   Usage usage;
   std::vector<std::string> finish_reasons;  // of each output by its index; empty: it has not ended

@@ -31,7 +31,7 @@ class CompletionCall final : public ApiCall {
   // [prompts]; made for the first output of a prompt, all of whose tokens are scored before one is chosen.
   std::vector<std::optional<CompletionLogprobs>> echoed_;
   std::vector<std::string> scored_;  // the field prompt_logprobs
-  // Of calls that do not stream, by the index of the output.
+  // The texts of calls that do not stream, by the index of the output.
   std::vector<std::string> texts_;
   std::vector<CompletionLogprobs> logprobs_;
 };

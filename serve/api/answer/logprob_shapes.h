@@ -34,7 +34,7 @@ class CompletionLogprobs {
   void add(const TokenSpelling& spelling, const TokenLogprobs& token, int64_t offset);
   // The first token of a prompt, of which nothing is known.
   void add_unscored(const TokenSpelling& spelling, int32_t token, int64_t offset);
-  // Puts the entries of `later` behind these.
+  // Puts the entries of `later` after these.
   void append(const CompletionLogprobs& later);
   void append_to(std::string& out) const;
 

@@ -24,8 +24,8 @@ struct CallOptions {
   int64_t n = 1;                  // outputs of each prompt
   std::optional<int64_t> max_tokens;
   std::string max_tokens_field = "max_tokens";  // as the body calls it
-  int logprobs = -1;                            // of each token of the answer, with so many of the likeliest; -1: none
-  int prompt_logprobs = -1;                     // the same of the prompt, in a field of its own
+  int logprobs = -1;         // of each token of the answer, with this many of the likeliest; -1: none
+  int prompt_logprobs = -1;  // the same of the prompt, in a field of its own
   bool skip_special = true;
   bool include_stop = false;      // the stop string or token is part of the text
   bool return_token_ids = false;  // beside the text

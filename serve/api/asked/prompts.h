@@ -15,8 +15,8 @@ struct CallPrompt {
   std::optional<std::string> text;  // as the client wrote it; none of a prompt of ids
 };
 
-// Of "prompt": a string, strings, ids, or lists of ids. Special tokens in a text are taken as such, as in vLLM: clients
-// render chat templates themselves. Throws ApiError 400.
+// Reads "prompt": a string, strings, ids, or lists of ids. Special tokens in a text are taken as such, as in vLLM:
+// clients render chat templates themselves. Throws ApiError 400.
 std::vector<CallPrompt> completion_prompts(const RequestBody& body, const CallOptions& options,
                                            const ServedModel& model);
 
@@ -27,7 +27,7 @@ void refuse_endless_text(const ServedModel& model, size_t bytes, const std::stri
 void truncate(const RequestBody& body, const CallOptions& options, const ServedModel& model,
               std::vector<int32_t>& tokens);
 
-// The outputs that a prompt of so many tokens may have. Throws ApiError 400 naming `field` where the context has no
+// The most outputs of a prompt of `prompt_tokens` tokens. Throws ApiError 400 naming `field` where the context has no
 // room, and that of max_tokens where it asks for more than there is.
 int64_t most_outputs(const CallOptions& options, const ServedModel& model, int64_t prompt_tokens,
                      const std::string& field);

@@ -67,7 +67,7 @@ TEST(KvPoolGroups, APromptGoesOnFromTheLastPlaceWhoseWindowIsStillThere) {
   auto opened = pool.open(first, 40).value();
   compute(pool, opened.sequence, first, 0, launch);
   pool.close(opened.sequence);
-  // Behind so many of its tokens, and 30 others, a prompt goes on from there, or computes all.
+  // A prompt that shares `shared` tokens, and 30 others, continues after them or computes all.
   const auto start_behind = [&](int64_t shared) {
     std::vector<int32_t> prompt(first.begin(), first.begin() + shared);
     for (const int32_t token : counting(100 + static_cast<int32_t>(shared), 20)) prompt.push_back(token);

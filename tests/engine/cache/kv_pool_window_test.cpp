@@ -339,7 +339,7 @@ class WindowWalk {
     mine.drafts = false;
   }
 
-  // Of several tokens behind a prompt some are taken back, as drafts that were wrong.
+  // Some of several tokens after a prompt are taken back, as wrong drafts are.
   void commit() {
     if (flights_.empty()) return;
     const Flight flight = std::move(flights_.front());

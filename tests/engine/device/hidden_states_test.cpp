@@ -1,4 +1,4 @@
-// Hidden states that leave an engine: what transformers has behind its final norm, of the tokens that a request was
+// Hidden states that leave an engine: what transformers has after its final norm, of the tokens that a request was
 // given and no others, once each, whatever is served beside it.
 #include <gtest/gtest.h>
 
@@ -194,7 +194,7 @@ TEST_F(EngineHidden, AreOfTheTokensThatEachRequestWasGivenWhateverIsServedBeside
     EXPECT_EQ(engine.pipeline().preemptions() > 0, setting.pages > 0);
     EXPECT_EQ(engine.stats().accepted_drafts > 5, setting.speculate > 0);
     EXPECT_EQ(engine.stats().drafted > engine.stats().accepted_drafts, setting.speculate > 0);
-    // Of prompts that are not asked about in full, unless their page had to go.
+    // Prompts that need no full hidden states are found, unless their page had to go.
     EXPECT_EQ(engine.pipeline().pool().stats().found_tokens > 0, setting.pages == 0);
   }
 }

@@ -107,7 +107,7 @@ TEST_F(StepSlotsTest, AChangedTableIsReadByTheStepItComesWithAndNotByTheOneBefor
   EXPECT_EQ(tokens(0), expected[2]);
 }
 
-// Steps behind the one that is waited for, dozens of them, are not.
+// Steps after the one that is waited for, dozens of them, are not.
 TEST_F(StepSlotsTest, TheTokensOfAStepWaitForNothingThatWasSubmittedLater) {
   using Clock = std::chrono::steady_clock;
   write(0, 0);

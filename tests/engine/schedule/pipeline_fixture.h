@@ -94,7 +94,7 @@ class PipelineTest : public testing::Test {
     launch(std::move(plan));
     sample();
   }
-  // Of a step with one row: what is chosen behind its token and behind each draft.
+  // Commits a step of one row: the tokens chosen after its token and after each draft.
   std::vector<CommittedToken> commit_chosen(const std::vector<int32_t>& chosen) {
     RowResult result{.token = chosen.at(0)};
     for (size_t i = 1; i < chosen.size(); ++i) result.behind_drafts.push_back({.token = chosen[i]});

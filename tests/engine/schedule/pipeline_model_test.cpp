@@ -23,7 +23,7 @@ constexpr int32_t kEnd = 99, kNaN = -1, kOther = 7, kUndrafted = 8;  // every dr
 // The rules once more, with steps as lists of requests and no slots, pages or positions.
 struct Rules {
   struct Client {
-    int64_t most = 0, prompt = 0;  // the prompt grows by the outputs of whoever is preempted
+    int64_t most = 0, prompt = 0;  // a preempted request's prompt grows by its outputs
     bool constrained = false;
     bool admitted = false;
     int64_t prompt_launched = 0;
@@ -77,7 +77,7 @@ struct Rules {
     return c.launched() && !c.resolved && flying(id) < 2 && drafting(id) == 0 &&
            static_cast<int64_t>(c.outputs.size()) + choosing(id) < c.most;
   }
-  // Behind a token that is known, and no more than would all be put out.
+  // After a token that is known, and no more than would all be put out.
   bool may_draft(const Client& c, RequestId id, int64_t drafts) const {
     return drafts == 0 ||
            (flying(id) == 0 && !c.constrained && static_cast<int64_t>(c.outputs.size()) + 1 + drafts <= c.most);
@@ -281,7 +281,7 @@ class World {
 
   static constexpr int64_t kPatterns = 4, kDraftPatterns = 4;
 
-  // What is chosen behind the row's token (`place` 0) and behind each of its drafts.
+  // What is chosen after the row's token (`place` 0) and after each of its drafts.
   static int32_t result(int64_t pattern, size_t row, int64_t place) {
     switch (pattern) {
       case 1:
@@ -290,7 +290,7 @@ class World {
         return kEnd;
       case 3:
         return row == 0 ? kNaN : kOther;
-      case 4:  // no draft is right, and what is behind them counts for nothing
+      case 4:  // no draft is right, and what is after them counts for nothing
         return place == 0 ? kUndrafted : kEnd;
       case 5:  // one is right
         return place == 0 ? kOther : place == 1 ? kUndrafted : kNaN;
@@ -433,7 +433,7 @@ class World {
         return true;
       case ModelAction::Kind::preempt: {
         if (m.mode != PipelineMode::running || shape_.reserve == Reserve::all) return false;
-        // Whoever was submitted later was admitted later, again, too.
+        // Requests submitted later were admitted later, the second time too.
         for (auto last = m.clients.rbegin(); last != m.clients.rend(); ++last) {
           auto& [id, c] = *last;
           if (!c.admitted || c.resolved) continue;

@@ -191,7 +191,7 @@ TEST_F(PipelineTest, LaunchesAPrefillBesideAStepInFlightAndAStepBesideAPrefill) 
   EXPECT_EQ(state().find(a)->in_flight(), 2);
   sample();
   commit();
-  launch({a, b});  // b behind its prompt, whose token nobody has read
+  launch({a, b});  // b after its prompt, whose token nobody has read
   EXPECT_EQ(state().find(b)->next_output(), 2);
   sample();
   EXPECT_EQ(commit({4, 5}), (std::vector<CommittedToken>{{b, 4, std::nullopt}, {a, 5, std::nullopt}}));

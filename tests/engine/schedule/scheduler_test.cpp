@@ -173,7 +173,7 @@ TEST_F(SchedulerTest, KeepsTwoChunksOfOnePromptInFlight) {
     if (expected == Action::sample) sample();
     if (expected == Action::start_commit) commit();
   }
-  EXPECT_EQ(first, 21);  // the last one decodes, behind a prompt of which a chunk is not committed
+  EXPECT_EQ(first, 21);  // the last one decodes, after a prompt of which a chunk is not committed
 }
 
 TEST_F(SchedulerTest, DrainsForAPromptAndThenPacksItApart) {
@@ -220,7 +220,7 @@ TEST_F(SchedulerTest, KeepsTwoStepsInFlightForRowsWithoutDraftsWhereTheyAreMore)
   EXPECT_EQ(next().step.rows.at(0).drafts.size(), 1u);
   launch(next().step);
   sample();
-  EXPECT_EQ(rows_of(next().step), (std::vector<RequestId>{2, 3, 4}));  // behind it
+  EXPECT_EQ(rows_of(next().step), (std::vector<RequestId>{2, 3, 4}));  // after it
   for (RequestId id : {2, 3, 4}) state().cancel(id);
   EXPECT_EQ(next().action, Action::start_commit);
 }

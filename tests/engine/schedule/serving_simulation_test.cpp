@@ -230,7 +230,7 @@ class Serving {
     drafted_.clear();
     accepted_drafts += accepted;
     drafted += drafts;
-    slot = {};  // free: whoever still reads it finds nothing
+    slot = {};  // free: a late reader finds nothing
     for (int32_t page = 0; page < pages_; ++page)
       if (state_.pool().state_of(page) == PageState::free) device_.poison_page(page);
   }
@@ -242,7 +242,7 @@ class Serving {
   SimulatedDevice device_;
   PipelineState state_;
   std::map<RequestId, Job> jobs_;
-  std::map<RequestId, int64_t> waited_;  // steps that it could have had a row in, one behind the other
+  std::map<RequestId, int64_t> waited_;  // steps that it could have had a row in, one after the other
   std::set<RequestId> drafted_;          // in the step that is committed
 };
 
@@ -311,7 +311,7 @@ TEST_P(ServingSimulation, GivesEveryRequestTheTokensThatItGetsAlone) {
   EXPECT_EQ(serving.state().pool().owned_pages(), 0);
   EXPECT_GT(serving.revoked, 10);
   // Decoding rows wait for nothing but their turn, where buckets hold fewer of them than there may be.
-  // One turn more behind a revoked step, whose rows are behind each other's.
+  // One turn more after a revoked step, whose rows come after each other's.
   const int64_t turns = GetParam().allow_eager ? 0 : (kSimulatedSequences - 1) / GetParam().largest_bucket;
   if (GetParam().schedule == Schedule::mixed) {
     EXPECT_LE(serving.longest_wait, turns == 0 ? 0 : turns + 1);

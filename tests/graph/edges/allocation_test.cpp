@@ -312,7 +312,7 @@ TEST_F(AllocationTest, WhicheverCallFailsNothingIsLeft) {
 
 TEST_F(AllocationTest, AFailedEagerRunFreesWhatItAllocated) {
   const Plan plan = through_scratch();
-  interposer().fail_call(2, CUDA_ERROR_INVALID_VALUE);  // the second kernel, behind the allocation and the first
+  interposer().fail_call(2, CUDA_ERROR_INVALID_VALUE);  // the second kernel, after the allocation and the first
   const uint64_t live = interposer().live_count(HandleKind::device_memory);
   EXPECT_NE(error_of([&] { run_eager(plan, stream_); }), "");
   interposer().fail_none();

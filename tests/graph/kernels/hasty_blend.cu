@@ -1,4 +1,4 @@
-// Blend without the wait: correct behind full edges only.
+// Blend without the wait: correct with full edges only.
 #include "kernels_src/device/dialect.cuh"
 #include "tests/graph/kernels/blend.h"
 

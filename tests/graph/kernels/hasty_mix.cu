@@ -1,4 +1,4 @@
-// mix without the wait: correct behind full edges only.
+// mix without the wait: correct with full edges only.
 #include "kernels_src/device/dialect.cuh"
 #include "tests/graph/kernels/mix.h"
 

@@ -269,7 +269,7 @@ TEST_F(ConditionalNodeTest, CapturingAPlanWithAConditionalNodeIsRefusedByName) {
   expect_words(error_of([&] { CapturedGraph captured(plan, stream_); }), {"'captured'", "'if'", "capture"});
 }
 
-// A kernel behind the conditional node still sets the condition, when an eager run is over for the host.
+// A kernel after the conditional node still sets the condition, when an eager run is over for the host.
 TEST_F(ConditionalNodeTest, AConditionMayBeSetBehindItsNode) {
   GraphBuilder g(device(), "behind");
   declare_all(g);

@@ -44,7 +44,7 @@ class ForeignKernelTest : public BlendTest {
     return {.shape = blend_shape(n), .waits_for_inputs = waits};
   }
 
-  // x = blend(a); y = foreign(x, key, y); x = x * 31 + y: a kernel of ours before and behind.
+  // x = blend(a); y = foreign(x, key, y); x = x * 31 + y: a kernel of ours before and after.
   Plan sandwich(Foreign& node, bool waits = false, EdgePolicy policy = EdgePolicy::programmatic) {
     GraphBuilder g(device(), "sandwich");
     declare_all(g);

@@ -40,7 +40,7 @@ class ProductNodesTest : public testing::Test {
     if (!on_gpu()) fake_.emplace(device_, kernels_);
   }
 
-  // Of cuBLASLt, or of the fake.
+  // A planner of cuBLASLt, or of the fake.
   MatmulPlanner library_planner() {
     return on_gpu() ? MatmulPlanner(device_, kernels_) : MatmulPlanner(device_, kernels_, fake_->library());
   }

@@ -63,7 +63,7 @@ class ReadBackTest : public BlendTest {
     held.resize(count);
     return held;
   }
-  // Of a clone the one of its kind with the same function or target, in whatever order the driver lists them.
+  // A clone's node of the same kind with the same function or target, in whatever order the driver lists them.
   CUgraphNode handle_of(const BuiltPlan& built, std::string_view name) {
     const PlanNode& node = node_of(built, name);
     if (!built.nodes.empty()) return built.nodes[node.id];

@@ -1,4 +1,4 @@
-// The plan as stream capture makes it: the same nodes behind each other, however they forked.
+// The plan as stream capture makes it: the same nodes after each other, however they forked.
 #include "graph/run/captured_run.h"
 #include "tests/graph/blend_fixture.h"
 

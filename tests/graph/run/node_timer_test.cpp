@@ -12,7 +12,7 @@ namespace {
 
 INSTANTIATE_TEST_SUITE_P(On, NodeTimerTest, ::testing::ValuesIn(timed_devices()), suite_of_device);
 
-// Behind serial edges: where branches are free, the CPU driver runs one before the other, and the later one pays.
+// After serial edges: where branches are free, the CPU driver runs one before the other, and the later one pays.
 TEST_P(NodeTimerTest, TheSlowNodeTakesLongest) {
   const Plan plan = fork_join(EdgePolicy::serial, machine().slow);
   NodeTimer timer(plan, kernels(), stream_);

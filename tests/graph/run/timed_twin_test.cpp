@@ -161,7 +161,7 @@ TEST_P(TimedTwinTest, ATwinThatLosesAnEdgeIsReported) {
     plan.edges.erase(plan.edges.begin() + static_cast<std::ptrdiff_t>(lost));
     ++(missing_orders(plan).empty() ? silent : reported);
   }
-  // Silent: an edge into the first node of a chain (load#begin, clear#begin), behind its last (store#end), and the
+  // Silent: an edge into the first node of a chain (load#begin, clear#begin), after its last (store#end), and the
   // three about the empty node, which touches nothing.
   EXPECT_EQ(reported, 10u);
   EXPECT_EQ(silent, 6u);

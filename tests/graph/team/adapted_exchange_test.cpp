@@ -1,5 +1,5 @@
 // Products whose sums cross the devices with what each row's adapter adds, against the shards on one device, to whose
-// parts the host adds it: the same bits, row by row, in tiles, and in a node behind the product.
+// parts the host adds it: the same bits, row by row, in tiles, and in a node after the product.
 #include "kernels_src/adapters/adapted_exchange.h"
 
 #include <bit>
@@ -18,7 +18,7 @@ constexpr int64_t kInner = 256, kWidth = 131, kRankOfAdapters = 16;
 constexpr float kFactor = 0.22f;
 constexpr int32_t kAdapterSlots = 3;
 
-// Which kernel adds: the product's own, in rows or tiles, or exchange_add behind it, of packets or in bulk.
+// Which kernel adds: the product's own, in rows or tiles, or exchange_add after it, of packets or in bulk.
 enum class Form : uint8_t { rows, tiles, values, bulk };
 
 struct AdaptedCase {
@@ -28,14 +28,14 @@ struct AdaptedCase {
 
   bool in_product() const { return form == Form::rows || form == Form::tiles; }
   int64_t width() const { return form == Form::bulk ? (kWidth + 7) / 8 * 8 : kWidth; }
-  int64_t stride() const { return (width() + 7) / 8 * 8; }  // of the residual, and of what is sent behind a product
+  int64_t stride() const { return (width() + 7) / 8 * 8; }  // of the residual, and of what is sent after a product
   std::vector<float> initial() const {
     std::vector<float> values;
     for (int64_t i = 0; i < rows * stride(); ++i) values.push_back(random_value(40, static_cast<uint64_t>(i)));
     return values;
   }
   int64_t live_rows() const { return rows == 1 ? 1 : rows - 1; }  // as of Shards
-  // Of every fourth row none.
+  // Every fourth row has none.
   int32_t slot(int64_t row) const {
     const int32_t of_row[] = {2, -1, 0, 1};
     return of_row[row % 4];

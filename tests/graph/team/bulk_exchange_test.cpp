@@ -1,5 +1,5 @@
-// Bulk exchanges: words without epochs behind flags that have one. The same sums on all ranks under every schedule; and
-// without the fence between them, words that come late are noticed.
+// Bulk exchanges: words without epochs, guarded by flags that have one. The same sums on all ranks under every
+// schedule; and without the fence between them, words that come late are noticed.
 #include <bit>
 
 #include "kernels_src/exchange/exchange_add.h"
@@ -17,7 +17,7 @@ NODEWRIGHT_ARGS(BulkCase, {
   Exchange exchange;
 })
 
-// Of `name`; `before` stands behind packets.cuh and before what uses it.
+// The kernel `name`; `before` is inserted after packets.cuh.
 InlineKernel bulk_kernel(const std::string& name, const std::string& before) {
   static const std::string args =
       "}\n#include \"kernels_src/exchange/exchange.h\"\nnamespace nodewright {\n" + std::string(kBulkCaseText);

@@ -21,7 +21,7 @@ struct NormedHeads {
 
   int64_t live() const { return rows == 1 ? 1 : rows - 1; }
   int64_t stride() const { return (heads + 2 * kv_heads) * head_dim; }
-  // Of a strip: where it begins in a row, and its elements.
+  // A strip's first element in a row, and its length.
   int64_t first_of(int64_t strip) const { return strip == 0 ? 0 : heads * head_dim; }
   int64_t width_of(int64_t strip) const { return (strip == 0 ? heads : kv_heads) * head_dim; }
 };
@@ -128,7 +128,7 @@ class HeadsOfRanks {
   std::vector<DeviceArray<bf16>> gains_;  // by rank: of queries, of keys
 };
 
-// Of one row, and of more than there are blocks of: 4 of two strips, 8 of one.
+// One row, and more rows than blocks: 4 of two strips, 8 of one.
 const NormedHeads kNormedHeads[] = {{.rows = 1},
                                     {.rows = 1, .heads = 2, .kv_heads = 2, .head_dim = 128, .apart = true},
                                     {.rows = 23, .norm = Norm::rms_one_plus},

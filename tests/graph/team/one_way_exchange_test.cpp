@@ -63,7 +63,7 @@ struct OneWay {
              {.x = opened.x[r], .y = opened.y[r], .exchange = rank.exchange(OpenedTeam::kValues)});
   }
 
-  // Two exchanges a launch, one launch behind the other: throws Error where a rank waits for ever.
+  // Two exchanges a launch, one launch after the other: throws Error where a rank waits for ever.
   template <class First, class Second>
   void run(First first, Second second) {
     opened.write_inputs();

@@ -94,7 +94,7 @@ inline std::vector<std::vector<float>> parts_on_one_device(OpenedTeam& opened, c
   return parts;
 }
 
-// Of element `i` of all ranks' parts, each times `scale`, in the order of the ranks, with a rounding an operation.
+// The sum of element `i` over all ranks' parts, each times `scale`, in rank order, rounded after each operation.
 inline float sum_of(const std::vector<std::vector<float>>& parts, size_t i, float scale) {
   volatile float sum = 0;
   for (size_t rank = 0; rank < parts.size(); ++rank) {

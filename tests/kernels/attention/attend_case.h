@@ -106,7 +106,7 @@ struct AttendCase {
     }
   }
 
-  // Of the rows, the live ones in another order; nothing follows the others'.
+  // The rows' sequences, the live ones in another order.
   std::vector<int32_t> sequences() const {
     std::vector<int32_t> numbers;
     for (int32_t m = 0; m < static_cast<int32_t>(rows.size()); ++m)

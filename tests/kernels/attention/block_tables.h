@@ -7,7 +7,7 @@
 
 namespace nodewright::test {
 
-// Of rows and their sequences, at least one; nothing may follow a table that no row has, nor an entry of 1 << 30.
+// Block tables of rows and their sequences, at least one; tables without a row and entries of 1 << 30 are never read.
 inline std::vector<int32_t> tables_of_sequences(const std::vector<int32_t>& of_rows,
                                                 const std::vector<int32_t>& sequences, int64_t table_stride) {
   int32_t most = 1;

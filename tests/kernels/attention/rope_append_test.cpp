@@ -38,8 +38,8 @@ struct Heads {
   }
 };
 constexpr Heads kHeads[] = {{5, 1, 20}, {8, 2, 64}, {9, 3, 96}, {8, 1, 128}, {4, 4, 256}};
-// Of Qwen3, of Gemma-3, a group larger than the block has warps, GPT-2, OLMo-2, Phi-3 with a long
-// context; Qwen2 and GPT-2 behind a library's product.
+// Qwen3, Gemma-3, a group larger than the block has warps, GPT-2, OLMo-2, Phi-3 with a long
+// context; Qwen2 and GPT-2 after a library's product.
 constexpr Heads kHeadsOfFamilies[] = {
     {.heads = 4, .kv_heads = 2, .head_dim = 128, .head_norm = 1},
     {.heads = 4, .kv_heads = 1, .head_dim = 256, .head_norm = 1, .norm = Norm::rms_one_plus},

@@ -53,7 +53,7 @@ struct RopeFlashDecodeCase {
   std::vector<int32_t> sequences;
   std::vector<bf16> before;  // the pool, without the rows' own keys
 
-  // `shared`: so many of the rows, the first, belong to the sequence of the longest of them.
+  // `shared`: the first rows that belong to the sequence of the longest of them.
   RopeFlashDecodeCase(const Family& of, std::vector<AttendRow> rows, int64_t shared = 1) : family(of) {
     attention.shape = of.shape;
     attention.on_tensor_cores = true;
@@ -212,7 +212,7 @@ TEST_P(RopeFlashDecodeTest, GivesTheBitsOfTheTwoKernelsThatItStandsFor) {
   }
 }
 
-// Of which each attends to the keys of those before it; in whatever order they stand, within a chunk of keys and over
+// Each row attends to the keys of those before it; in whatever order they stand, within a chunk of keys and over
 // the end of a page.
 TEST_P(RopeFlashDecodeTest, TakesRowsOfOneSequence) {
   for (const std::vector<int64_t>& lengths :

@@ -1,4 +1,4 @@
-// tile_expert_gate_up, tile_expert_down and add_experts against doubles, behind group_by_expert, in jobs of all sizes;
+// tile_expert_gate_up, tile_expert_down and add_experts against doubles, after group_by_expert, in jobs of all sizes;
 // whether a row's bits depend on its neighbours.
 #include <gtest/gtest.h>
 

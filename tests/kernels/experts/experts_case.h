@@ -19,7 +19,7 @@ inline int64_t round_up_to_8(int64_t n) { return (n + 7) / 8 * 8; }
 struct ExpertsCase {
   int64_t rows, experts, chosen, cols, outputs;
   int32_t n_live;
-  std::vector<bf16> x;           // [rows or pairs, stride], what follows the last column is NaN
+  std::vector<bf16> x;           // [rows or pairs, stride], columns after the last are NaN
   std::vector<bf16> weight;      // [experts * outputs, stride], zero there
   std::vector<int32_t> of_rows;  // [rows, chosen], of rows that do not count -1
   std::vector<float> weights;    // [rows, chosen]

@@ -32,7 +32,7 @@ class LayerNormProjectValues : public ::testing::Test {
     return projection_shape<W>(rows, cols, outputs);
   }
 
-  // Rows past n_live and everything behind a row's outputs must stay as they were.
+  // Rows past n_live and everything after a row's outputs must stay as they were.
   static void compare(const ProjectionData<W>& d, Activation activation, int32_t n_live, unsigned grid_x = 0) {
     const std::vector<float> y = run_layer_norm_project(d, activation, n_live, grid_x);
     const std::vector<float> untouched = poisoned<float>(count_of(d.y_stride));

@@ -275,7 +275,7 @@ struct Gained {
   }
 };
 
-// Of logits: which rows are to be left out, and what the launch left of all.
+// Logits: the rows to be left out, and the launch's output for all.
 struct LeftOut {
   std::vector<float> temperature;  // [rows]
   int32_t keeps_all = 0;

@@ -54,7 +54,7 @@ TEST_F(NormProjectValues, AgreeWithTheReferenceAtOddSizes) {
       }
 }
 
-// What run() expects of the best of each part holds in both: one has a NaN, and larger numbers behind it.
+// What run() expects of the best of each part holds in both: one has a NaN, and larger numbers after it.
 TEST_F(NormProjectValues, APartWithANaNHasNoBest) {
   const MatvecShape shape = matvec_shape(1, 100, 131, 1);
   MatvecData data(shape);

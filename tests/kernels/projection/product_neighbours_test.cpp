@@ -109,7 +109,7 @@ TEST(GateRows, AgreeWithTheReferenceAtOddSizesAndLeavePaddedRowsAlone) {
       std::vector<bf16> x(at(kRowCount * x_stride), to_bf16(kNaN)), bias;
       for (int64_t m = 0; m < kRowCount; ++m)
         for (int64_t i = 0; i < unit * outputs; ++i) x[at(m * x_stride + i)] = to_bf16(4 * noise(at(m), at(i)));
-      x.resize(at((kRowCount - 1) * x_stride + unit * outputs));  // no padding behind the last row
+      x.resize(at((kRowCount - 1) * x_stride + unit * outputs));  // no padding after the last row
       for (int64_t i = 0; i < unit * outputs; ++i) bias.push_back(to_bf16(noise(97, at(i))));
       const Guarded<bf16> input("x", x), biases("bias", bias), y("y", at(kRowCount * y_stride));
       const Guarded<int32_t> live("n_live", std::vector{kLiveRows});

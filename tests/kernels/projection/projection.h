@@ -75,8 +75,8 @@ struct ProjectionData {
   ProjectionShape shape;
   int64_t x_stride, y_stride;
   float eps = 1e-5f;
-  std::vector<float> x;         // [rows, x_stride], NaN behind the columns
-  std::vector<float> residual;  // [rows, y_stride], NaN behind the outputs
+  std::vector<float> x;         // [rows, x_stride], NaN after the columns
+  std::vector<float> residual;  // [rows, y_stride], NaN after the outputs
   std::vector<W> gain, shift;   // [cols]
   std::vector<W> weight;        // [outputs, stride]
   std::vector<W> bias;          // [outputs], or empty

@@ -164,7 +164,7 @@ TEST(Sample, ChoosesAsTheHostDoes) {
   EXPECT_GE(agreed_with_host(launch.rows, tokens), 58);
 }
 
-// Rows whose limits fall among a few elements, among thousands of equal ones, behind all bins, or nowhere.
+// Rows whose limits fall among a few elements, among thousands of equal ones, after all bins, or nowhere.
 std::vector<SampleRow> rows_of_all_kinds(size_t vocab) {
   std::vector<SampleRow> rows;
   const auto add = [&](SampleRow row) {

@@ -57,7 +57,7 @@ struct Result {
   uint32_t again = 0;
 };
 
-// `chosen`: of the live rows; behind them lie others, which may not be touched.
+// `chosen`: of the live rows; after them lie others, which may not be touched.
 Result run(const std::vector<Row>& rows, const std::vector<int32_t>& chosen, int32_t step) {
   const size_t count = rows.size();
   std::vector<int32_t> all_chosen = chosen, caller_rows;

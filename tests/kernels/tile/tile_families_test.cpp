@@ -144,7 +144,7 @@ TEST(HeldTilesWithABias, AgreeWithTheReferenceHoweverManyBlocksShareTheColumns) 
   expect(TileRun<RunProjectAdd, Rows::held>());
 }
 
-// Of rows of x(k / columns), and noise.
+// LayerNorms of rows of x(k / columns), and noise.
 void expect_layer_norm_of(std::initializer_list<int64_t> widths, const std::function<double(double of_1)>& x) {
   const MatvecFamily family{.norm = Norm::layer};
   for (const int64_t cols : widths) {

@@ -257,7 +257,7 @@ TYPED_TEST(LogitsInTiles, AreLeftOutWhereNoChoiceReadsThem) {
 
 // What project_add leaves beside the sums: of every live row, and of every block.
 TEST(TileProjectAdd, LeavesTheSumsTimesTheNextGainAndTheirSquares) {
-  // held: rows of x, by so many blocks; 0: they are not
+  // held: blocks that hold rows of x; 0: none
   for (const auto& [rows, n_live, tile_rows, held, biases] : {std::tuple{8, 8, 16, 0, false},
                                                               {5, 3, 8, 0, true},
                                                               {11, 11, 8, 0, false},

@@ -184,7 +184,7 @@ TEST_F(AdapterFiles, WhatTensorsMayNotBeIsNamed) {
     expect_one_line(text, one.to);
     if (one.words != std::string_view("twice")) expect_words(text, {one.words});
   }
-  // Of another model: of a width that is not its own, and of other modules.
+  // An adapter of another model: another width, other modules.
   reset("granite");
   ModelConfig wider = base_config("granite/multipliers");
   wider.intermediate = 104;

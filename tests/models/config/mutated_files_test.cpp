@@ -45,7 +45,7 @@ json::json_pointer any_place(const json& whole, Random& random) {
   return place;
 }
 
-// Of the place itself, or where that is an element the list's, and those above it.
+// The keys of the place itself, or of its list, and those above it.
 std::vector<std::string> keys_to(json::json_pointer place) {
   std::vector<std::string> keys;
   for (; !place.empty(); place.pop_back())

@@ -73,7 +73,7 @@ TEST_F(ChatCalls, BareCallsOfLlamaBecomeToolCalls) {
   }
 }
 
-// The demo's tokenizer with Mistral's special tokens behind it, and a template that shows them.
+// The demo's tokenizer with Mistral's special tokens after it, and a template that shows them.
 void write_mistral_model(const ScratchFolder& folder) {
   Json file = Json::parse(read_text(demo_folder() / "tokenizer.json"));
   int64_t id = 2048;

@@ -61,7 +61,7 @@ inline void write_chat_model(const ScratchFolder& folder, const std::string& gol
   folder.write("chat_template.jinja", read_text(goldens / "chat" / golden / "chat_template.jinja"));
 }
 
-// Of one output: what it chooses, and how the updates come.
+// The script of one output: its tokens, and how the updates come.
 struct Script {
   std::vector<int32_t> tokens;
   size_t at_once = 1;  // tokens of an update: drafts that were right

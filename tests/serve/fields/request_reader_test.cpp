@@ -120,7 +120,7 @@ TEST_F(SameConversation, EndsWithItsSixteenthForcedCallInBoth) {
   std::string text;
   for (int i = 0; i < kMostForced + 1; ++i)
     text += "<tool_call>\n{\"name\": \"weather\", \"arguments\": {\"city\":\"Rome\"}}\n</tool_call>\n";
-  std::vector<size_t> ends;  // after so many tokens
+  std::vector<size_t> ends;  // counts of tokens
   for (AskedRequest asked : {of_run(body), of_serve(body)}) {
     size_t count = 0;
     for (const int32_t id : served().ids(text)) {

@@ -114,7 +114,7 @@ TEST_F(HttpServerTest, AsksForTheBodyOfAClientThatExpectsIt) {
   one.say("POST / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
   EXPECT_EQ(one.hear_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   EXPECT_TRUE(one.ask("abc").ends_with("POST / [] abc"));
-  // The same behind another request.
+  // The same after another request.
   one.say(get("/a") + "POST / HTTP/1.1\r\nHost: test\r\nExpect: 100-continue\r\nContent-Length: 3\r\n\r\n");
   EXPECT_TRUE(one.hear_answer().ends_with("GET /a [] "));
   EXPECT_EQ(one.hear_until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");

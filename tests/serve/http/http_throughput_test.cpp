@@ -36,7 +36,7 @@ class Drain {
     }
   }
   ~Drain() { close(epoll_); }
-  // Until so many bytes have come in all; false if they do not come.
+  // Waits until `bytes` bytes have come in all; false if they do not come.
   bool until(size_t bytes) {
     epoll_event events[256];
     char read[65536];

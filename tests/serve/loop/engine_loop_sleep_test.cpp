@@ -1,5 +1,5 @@
 // An engine loop that sleeps and wakes, on the CPU driver: what is open ends first or is cancelled, nothing is let in
-// or lost, every order is told once, and whoever asks for two things at once gets one of them.
+// or lost, every order is told once, and a caller that asks for two things at once gets one of them.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::chrono::seconds kOrderPatience{600};  // until a test that hangs ends
 
-// Of a call with one output: its end, once it is there.
+// The end of a call with one output, once it is there.
 class EndListener : public Listener {
  public:
   void refused(const std::string& reason) override { ADD_FAILURE() << reason; }

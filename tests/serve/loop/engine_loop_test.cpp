@@ -1,5 +1,5 @@
-// The engine's thread behind its queue, on the CPU driver: every accepted output ends once, whoever cancels, whatever
-// fails, and nothing is left behind.
+// The engine's thread behind its queue, on the CPU driver: every accepted output ends once, however it is cancelled,
+// whatever fails, and nothing is left over.
 #include "serve/loop/engine_loop.h"
 
 #include <gtest/gtest.h>

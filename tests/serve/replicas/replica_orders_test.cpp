@@ -22,7 +22,7 @@ class ReplicaAdaptersOnCpuDriver : public testing::Test {
         {name, loads ? image() : nullptr, [told](const std::string& why) { told->set_value(why); }});
     return told->get_future().get();
   }
-  // Of one replica alone.
+  // Changes one replica alone.
   std::string change_one(size_t replica, const std::string& name, bool loads) {
     const auto told = std::make_shared<std::promise<std::string>>();
     engines_.replicas.loop(replica).change(

@@ -22,7 +22,7 @@ namespace nodewright::test {
 
 constexpr std::chrono::seconds kReplicaPatience{600};
 
-// Of a call with so many outputs: their ends, each once.
+// The ends of a call's outputs, each once.
 class EndsListener : public Listener {
  public:
   explicit EndsListener(size_t outputs = 1) : ends_(outputs) {}

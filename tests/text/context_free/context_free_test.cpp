@@ -129,7 +129,7 @@ TEST(ContextFree, MasksOfBracketsAreThoseOfAStack) {
     std::string open;
     for (size_t i = 0; i < text.size(); ++i) {
       const char c = text[i];
-      if (i > 0 && open.empty()) return false;  // behind the last bracket
+      if (i > 0 && open.empty()) return false;  // after the last bracket
       if (c == '[' || c == '{')
         open += c;
       else if (!open.empty() && c == (open.back() == '[' ? ']' : '}'))

@@ -180,7 +180,7 @@ TEST(Grammar, AllowsTheEndExactlyWhereTheTextIsComplete) {
   EXPECT_ANY_THROW(options.ends('c')) << "a token that no mask allowed";
 }
 
-// After each of the texts of a and b of some length another set of a's behind it is possible: 2^size states.
+// After each of the texts of a and b of some length another set of a's after it is possible: 2^size states.
 std::string exponential(int size) { return fmt::format("[ab]*a[ab]{{{}}}", size); }
 
 TEST(Grammar, RefusesAStepThatTakesTooMuchWork) {

@@ -75,7 +75,7 @@ TEST_P(Pipeline, SurvivesADamagedFile) {
   int refused = 0;
   for (int round = 0; round < 100; ++round) {
     std::string damaged = whole;
-    // Half of them where the components stand, in front of and behind the vocabulary.
+    // Half of them where the components stand, in front of and after the vocabulary.
     const std::size_t end = round % 2 == 0 ? damaged.size() : std::min<std::size_t>(damaged.size(), 2000);
     for (int i = 0; i < 2; ++i) damaged[random() % end] = "{}[]\",:0a\\\xFF\x01"[random() % 12];
     if (round % 10 == 9) damaged.resize(random() % damaged.size());

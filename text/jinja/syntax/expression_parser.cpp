@@ -184,7 +184,7 @@ class ExpressionParser {
     tokens_.stop_expecting("an expression");
   }
 
-  // Several strings behind each other are one.
+  // Several strings after each other are one.
   ExpressionPtr parse_string() {
     std::string text = tokens_.next().text;
     ExpressionPtr value = make(ExpressionKind::constant);

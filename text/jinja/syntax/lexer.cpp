@@ -89,7 +89,7 @@ class Lexer {
     advance(whole);
   }
 
-  // Behind the end of a tag: "-" takes all white space away, a block or comment its line end (trim_blocks).
+  // After the end of a tag: "-" takes all white space away, a block or comment its line end (trim_blocks).
   void end_tag(char sign, bool trims) {
     const std::size_t begin = at_;
     if (sign == '-') {

@@ -1,4 +1,4 @@
-// What one rendering may still do, and where it is: whoever makes something large pays first.
+// The work that a rendering may still do, and its position: large values are paid for before they are made.
 #pragma once
 
 #include <cstdint>

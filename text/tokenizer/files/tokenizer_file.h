@@ -18,7 +18,7 @@ namespace nodewright {
 struct ModelForm {
   enum class Kind { bpe, unigram, word_piece, word_level, piece_merges };
   Kind kind = Kind::bpe;
-  std::vector<std::pair<std::string, TokenId>> vocab;       // in the letters of byte_level.h behind a ByteLevel step
+  std::vector<std::pair<std::string, TokenId>> vocab;       // in the letters of byte_level.h after a ByteLevel step
   std::vector<std::pair<std::string, std::string>> merges;  // [rank], bpe
   std::vector<double> scores;                               // [place in vocab], unigram and piece_merges
   bool ignore_merges = false, byte_fallback = false, fuse_unknown = false;

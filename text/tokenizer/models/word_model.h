@@ -45,7 +45,7 @@ class WordModel {
   std::variant<Bpe, Unigram, WordPiece, WordLevel, PieceMerges> model_;
 };
 
-// Whether words can be raw bytes behind a pre-tokenizer that ends in bytes: a byte-pair model that looks at nothing but
+// Whether words can be raw bytes after a pre-tokenizer that ends in bytes: a byte-pair model that looks at nothing but
 // pairs of tokens, and no byte is unknown.
 bool takes_raw_bytes(const ModelForm& form);
 

@@ -39,7 +39,7 @@ class CharacterMap {
   void write_grapheme(std::size_t size, MarkedWriter& to) const;
 
   std::vector<std::uint32_t> units_;  // of the trie
-  std::string results_;               // strings, each behind it a zero byte
+  std::string results_;               // strings, each with a zero byte after it
 };
 
 }  // namespace nodewright

@@ -18,7 +18,7 @@ enum class SplitBehavior {
   removed,               // "Removed": they are left out
   isolated,              // "Isolated": each is a word
   merged_with_previous,  // "MergedWithPrevious": each ends the word before it
-  merged_with_next,      // "MergedWithNext": each begins the word behind it
+  merged_with_next,      // "MergedWithNext": each begins the word after it
   contiguous,            // "Contiguous": those in a row are a word
 };
 
@@ -51,8 +51,8 @@ class PreTokenizer {
  public:
   void add(PreTokenizerStep step);
 
-  // Whether words are bytes behind these steps, in the letters of byte_level.h: some step is ByteLevel, and those
-  // behind it only cut.
+  // Whether words are bytes after these steps, in the letters of byte_level.h: some step is ByteLevel, and those
+  // after it only cut.
   bool ends_in_bytes() const { return has_byte_level_ && only_cuts_behind_; }
   bool has_byte_level() const { return has_byte_level_; }
   // Whether some step leaves out what it finds.

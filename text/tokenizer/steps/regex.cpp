@@ -62,7 +62,7 @@ Regex::Regex(const std::string& pattern, const std::string& file) : pattern_(pat
   regex_.reset(regex);
 }
 
-// Empty matches move on by one character, and one right behind another match does not count, as in the Rust crate
+// Empty matches move on by one character, and one right after another match does not count, as in the Rust crate
 // `onig` that the oracle uses.
 void Regex::append_pieces(std::string_view text, std::vector<Piece>& pieces) const {
   const Region found;

@@ -38,7 +38,7 @@ struct SpaceBetween {};  // a file without decoder: a space before a token that 
 using DecoderStep =
     std::variant<Replacement, MetaspaceDecoder, WordPieceDecoder, StripDecoder, BpeDecoder, CtcDecoder, SpaceBetween>;
 
-// Where tokens begin that become text: with a text of their own, or behind tokens that are not decoded, such as those
+// Where tokens begin that become text: with a text of their own, or after tokens that are not decoded, such as those
 // of a prompt. Some decoders take a space from the start of a text, which an answer's first word keeps.
 enum class TextStart { new_text, behind_prompt };
 
@@ -53,7 +53,7 @@ class TokenDecoder {
 
   void add(DecoderStep step) { steps_.push_back(std::move(step)); }
   void set_bytes(Bytes bytes) { bytes_ = bytes; }
-  // Strip behind Fuse: of the whole text.
+  // Strip after Fuse: of the whole text.
   void set_strip(StripDecoder strip) { strip_ = strip; }
 
   Bytes bytes() const { return bytes_; }
@@ -78,7 +78,7 @@ class TokenDecoder {
     std::string last;     // CTC: the spelling of the last token
   };
 
-  // The place behind tokens that are not decoded here, such as those of a prompt.
+  // The place after tokens that are not decoded here, such as those of a prompt.
   Place middle() const;
 
   // Appends to `text` what this token settles. `spelling` is needed where looks_around(). Throws Error if an expression

@@ -36,7 +36,7 @@ class PrefixTree {
  private:
   struct Node {
     std::uint32_t first_child = 0;
-    std::uint16_t children = 0;  // one behind the other, in the order of their bytes
+    std::uint16_t children = 0;  // one after the other, in the order of their bytes
     unsigned char byte = 0;
     std::int32_t value = -1;  // -1: no string ends here
   };
