@@ -19,6 +19,7 @@ using PlaceJson = nlohmann::ordered_json;
 constexpr int kLongestReferences = 64;  // that lead to one another
 constexpr size_t kMostReferences = 256;
 constexpr uint64_t kWorkOfValue = 16;  // beside its text
+constexpr uint64_t kWorkOfType = 8;    // that a value may be of
 constexpr size_t kBytesOfWork = 16;    // that are copied for a unit
 constexpr size_t kLongestPlace = 400, kLongestReason = 400;
 
@@ -133,7 +134,7 @@ const PlaceJson* without_reference(const PlaceJson& root, const PlaceJson& schem
 }
 
 bool is_of_type(const PlaceJson& value, const PlaceJson& type) {
-  WorkBudget::spend(1);
+  WorkBudget::spend(kWorkOfType);
   if (type.is_null()) return true;
   if (type.is_array()) return std::ranges::any_of(type, [&](const PlaceJson& one) { return is_of_type(value, one); });
   if (type == "integer") return is_whole_number(value);
