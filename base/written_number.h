@@ -31,7 +31,7 @@ double number_value(const WrittenJson& number);
 bool is_whole_number(const WrittenJson& json);
 // Its value, where it is a whole one and fits.
 std::optional<int64_t> whole_number(const WrittenJson& json);
-// Whether they mean the same: 1, 1.0 and 1e0 do, within lists and objects, too.
+// Whether they mean the same: 1, 1.0 and 1e0 do, within lists and objects, too. Spends WorkBudget.
 bool same_json(const WrittenJson& a, const WrittenJson& b);
 
 // A number by its value and its text, for parsers.

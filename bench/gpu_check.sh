@@ -76,7 +76,7 @@ section_cli() {
     while IFS=$'\t' read -r prompt forced reference; do
       first=$scratch/logits
       for mode in $modes; do
-        check "logits $case$reference, $mode" 120 "$nodewright" logits --model "$case" --prompt "$prompt" \
+        check "logits $case$reference, $mode" 120 "$nodewright" logits --model "$case" --prompt-ids "$prompt" \
           --continue "$forced" --out "$first.$mode.npy" --device $device --mode "$mode"
       done
       check "logits $case$reference: modes bit-equal" 10 agree "$first".{explicit,captured,eager}.npy
@@ -311,7 +311,7 @@ big_shape() {
     --max-tokens 32 --greedy --ignore-eos --stats --device $device
   forced=$(tail -1 "$scratch/tokens")
   for mode in $modes; do
-    check "$shape: logits, $mode" 120 "$nodewright" logits --model "$folder" --prompt "$prompt" --continue "$forced" \
+    check "$shape: logits, $mode" 120 "$nodewright" logits --model "$folder" --prompt-ids "$prompt" --continue "$forced" \
       --out "$scratch/big.$mode.npy" --device $device --mode "$mode"
   done
   check "$shape: modes bit-equal" 10 agree "$scratch"/big.{explicit,captured,eager}.npy

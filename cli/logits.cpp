@@ -7,11 +7,13 @@
 
 #include "cli/command.h"
 #include "cli/options/adapter_options.h"
+#include "cli/options/prompt_options.h"
 #include "cli/output/npy.h"
 #include "cli/session.h"
 #include "models/adapters/adapter_image.h"
 #include "models/adapters/lora_adapter.h"
 #include "runtime/error.h"
+#include "text/tokenizer/tokenizer.h"
 
 namespace nodewright::cli {
 namespace {
@@ -19,7 +21,8 @@ namespace {
 struct LogitsOptions {
   SessionOptions session;
   std::vector<std::string> adapters;  // NAME=DIR
-  std::string prompt, forced;
+  PromptOptions prompt;
+  std::string forced;
   std::filesystem::path out;
 };
 
@@ -42,9 +45,22 @@ std::optional<LoraAdapter> adapter_of(const LogitsOptions& options) {
   return LoraAdapter::open(named[0].folder, config, std::numeric_limits<int64_t>::max());
 }
 
+std::vector<int32_t> prompt_of(const LogitsOptions& options) {
+  if (options.prompt.ids) return parse_ids("--prompt-ids", *options.prompt.ids);
+  const std::string text = prompt_text(options.prompt);
+  check_model_folder(options.session.model);
+  const Tokenizer tokenizer = Tokenizer::from_folder(options.session.model);
+  std::vector<int32_t> ids = tokenizer.encode(text, {.add_special_tokens = true});
+  if (ids.empty())
+    throw Error(
+        {.doing = "compute logits after", .object = "--prompt", .detail = "it has no tokens", .fault = Fault::usage});
+  return ids;
+}
+
 int logits(const LogitsOptions& options) {
   if (options.out.empty()) throw Error({.doing = "use --out", .detail = "it is empty", .fault = Fault::usage});
-  const std::vector<int32_t> prompt = parse_ids("--prompt", options.prompt);
+  cli::check(options.prompt);
+  const std::vector<int32_t> prompt = prompt_of(options);
   const std::vector<int32_t> forced =
       options.forced.empty() ? std::vector<int32_t>{} : parse_ids("--continue", options.forced);
   const std::optional<LoraAdapter> adapter = adapter_of(options);
@@ -83,7 +99,7 @@ void add_logits(CLI::App& app, Action& chosen) {
       ->add_option("--adapter", options->adapters, "NAME=DIR of a LoRA adapter as PEFT writes it, which the rows have")
       ->allow_extra_args(false);
   add_merge_option(*command, options->session);
-  command->add_option("--prompt,--prompt-ids", options->prompt, "token ids: 1,2,3")->required();
+  add_prompt_options(*command, options->prompt);
   command->add_option("--continue", options->forced, "token ids forced after the prompt");
   command->add_option("--out", options->out, ".npy file")->required();
   command->callback([options, &chosen] { chosen = [options] { return logits(*options); }; });

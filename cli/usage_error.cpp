@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <charconv>
 #include <vector>
 
 #include "base/nearest_name.h"
@@ -64,12 +65,19 @@ std::string unknown_word(const CLI::App& app) {
                      near.empty() ? "" : fmt::format("; did you mean --{}?", near));
 }
 
-// The parser's "Could not convert: --port = x" in our words; of all its types only numbers cannot be read.
+bool is_number(const std::string& text) {
+  double number = 0;
+  const auto [stopped, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
+  return failure == std::errc() && stopped == text.data() + text.size();
+}
+
+// The parser's "Could not convert: --context = x" in our words: numbers are the only type that it may fail to read.
 std::string no_number(const std::string& words) {
   const size_t name = words.find(": "), sign = words.find(" = ");
   if (name == std::string::npos || sign == std::string::npos) return words;
-  return fmt::format("{}: '{}' is not a number that it may have", words.substr(name + 2, sign - name - 2),
-                     words.substr(sign + 3));
+  const std::string value = words.substr(sign + 3);
+  return fmt::format("{}: '{}' is not a {}", words.substr(name + 2, sign - name - 2), value,
+                     is_number(value) ? "whole number in its range" : "number");
 }
 
 }  // namespace

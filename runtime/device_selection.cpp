@@ -118,7 +118,7 @@ DeviceChoice choose_devices(std::string_view spec, int count, std::string_view f
     choice.driver = spec;
     if (const int devices = options_of_spec(spec).devices; devices < count)
       refuse(spec, "the CPU driver has " + std::to_string(devices) + (devices == 1 ? " device" : " devices") +
-                       " by it, and " + std::string(for_what) + " needs " + std::to_string(count) +
+                       ", and " + std::string(for_what) + " needs " + std::to_string(count) +
                        " (cpu:devices=" + std::to_string(count) + ")");
   } else if (spec == "auto" || spec == "cuda") {
     choice.driver = "cuda";

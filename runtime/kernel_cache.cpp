@@ -72,12 +72,17 @@ struct KernelCache::Compiler {
     return program_of(request, extra, on_cpu ? std::string_view() : kCpuOnlyFolder);
   }
 
-  std::vector<std::byte> compile(const KernelRequest& request, const Source& from) const {
+  std::vector<std::byte> compile(const KernelRequest& request, const Source& from, const ImageStore& store) const {
     const KernelProgram& program = from.program;
     if (on_cpu) {
-      HostCompileRequest host{
-          .kernel = request.name, .sources = {}, .prelude = program.prelude, .checked = checked, .extra = {}};
-      for (const std::string& folder : program.include_folders) host.extra.push_back("-I" + folder);
+      HostCompileRequest host{.kernel = request.name,
+                              .sources = {},
+                              .prelude = program.prelude,
+                              .checked = checked,
+                              .extra = {},
+                              .keep = store.problem().empty() ? store.folder() : std::filesystem::path()};
+      for (const std::string& folder : program.include_folders)
+        host.extra.push_back("-I" + std::filesystem::absolute(folder).string());
       host.sources.emplace(program.source.path, program.source.text);
       for (const EmbeddedSource& header : program.headers) host.sources.emplace(header.path, header.text);
       return compile_for_cpu(host);
@@ -247,7 +252,7 @@ std::optional<std::vector<std::byte>> KernelCache::image_on_disk(const KernelReq
 std::vector<std::byte> KernelCache::compiled_image(const KernelRequest& request, const Source& source) {
   std::vector<std::byte> image;
   try {
-    image = compiler_->compile(request, source);
+    image = compiler_->compile(request, source, store_);
   } catch (const Error& error) {
     Error::Parts parts = error.parts();
     if (to_string(request) != request.name) parts.object += " as " + to_string(request);

@@ -2,13 +2,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
-#include <fstream>
-#include <iostream>
-#include <iterator>
 #include <optional>
 #include <string_view>
 
@@ -21,6 +16,7 @@
 #include "cli/options/choice_flags.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/option_pairs.h"
+#include "cli/options/prompt_options.h"
 #include "cli/options/row_sampling_words.h"
 #include "cli/options/sampling_options.h"
 #include "cli/options/template_args.h"
@@ -42,17 +38,17 @@ struct GenerateOptions {
   EngineSettings engine;
   SamplingOptions sampling;
   ChoiceFlags choice;
-  std::optional<std::string> prompt, prompt_ids, system;
+  PromptOptions prompt;
+  std::optional<std::string> system;
   std::filesystem::path chat_template;  // empty: the checkpoint's
   std::vector<std::string> template_args;
-  std::filesystem::path prompt_file;
   int64_t max_tokens = 128;
   bool chat = false, ignore_eos = false, stats = false;
 };
 
 using Clock = std::chrono::steady_clock;
 
-[[noreturn]] void refuse_prompt(const char* option, const std::string& detail) {
+[[noreturn]] void refuse_option(const char* option, const std::string& detail) {
   throw Error({.doing = "use", .object = option, .detail = detail, .fault = Fault::usage});
 }
 
@@ -61,37 +57,14 @@ bool takes_several(const GenerateOptions& options) {
 }
 
 void check(const GenerateOptions& options) {
-  const bool has_file = !options.prompt_file.empty();
-  if (options.prompt.has_value() + options.prompt_ids.has_value() + has_file != 1)
-    refuse_prompt("--prompt", "give one of --prompt TEXT, --prompt-file FILE and --prompt-ids 1,2,3");
-  if (options.chat && options.prompt_ids) refuse_prompt("--chat", "it needs --prompt TEXT or --prompt-file FILE");
-  if (options.system && !options.chat) refuse_prompt("--system", "it needs --chat");
-  if (!options.template_args.empty() && !options.chat) refuse_prompt("--template-arg", "it needs --chat");
-  if (!options.chat_template.empty() && !options.chat) refuse_prompt("--chat-template", "it needs --chat");
+  cli::check(options.prompt);
+  if (options.chat && options.prompt.ids) refuse_option("--chat", "it needs --prompt TEXT or --prompt-file FILE");
+  if (options.system && !options.chat) refuse_option("--system", "it needs --chat");
+  if (!options.template_args.empty() && !options.chat) refuse_option("--template-arg", "it needs --chat");
+  if (!options.chat_template.empty() && !options.chat) refuse_option("--chat-template", "it needs --chat");
   template_args_of(options.template_args);
   cli::check(options.sampling);
   check_steps(options.session);
-}
-
-// The text of --prompt, or of the input that --prompt - and --prompt-file name, without its last line break.
-std::string prompt_text(const GenerateOptions& options) {
-  if (options.prompt && *options.prompt != "-") return *options.prompt;
-  std::string text;
-  if (options.prompt) {
-    text.assign(std::istreambuf_iterator<char>(std::cin), {});
-  } else {
-    std::ifstream file(options.prompt_file, std::ios::binary);
-    if (file && std::filesystem::is_directory(options.prompt_file)) errno = EISDIR, file.close();
-    if (!file.is_open())
-      throw Error({.doing = "read --prompt-file",
-                   .object = options.prompt_file.string(),
-                   .detail = std::strerror(errno),
-                   .fault = Fault::usage});
-    text.assign(std::istreambuf_iterator<char>(file), {});
-  }
-  if (text.ends_with('\n')) text.pop_back();
-  if (text.ends_with('\r')) text.pop_back();
-  return text;
 }
 
 // A text as one message of a user, by the checkpoint's template, which writes BOS itself.
@@ -141,14 +114,13 @@ int generate(const GenerateOptions& options) {
   std::vector<int32_t> prompt;
   std::string text;
   Clock::duration encoding{};
-  if (options.prompt_ids) {
-    prompt = parse_ids("--prompt-ids", *options.prompt_ids);
+  if (options.prompt.ids) {
+    prompt = parse_ids("--prompt-ids", *options.prompt.ids);
   } else {
-    text = prompt_text(options);
+    text = prompt_text(options.prompt);
     if (!options.chat && is_made_for_chats(options.session.model))
       fmt::print(stderr,
                  "nodewright: the prompt is continued as raw text; --chat answers it by the model's chat template\n");
-    if (text.empty()) refuse_prompt(options.prompt ? "--prompt" : "--prompt-file", "it is empty");
     tokenizer = Tokenizer::from_folder(options.session.model);
     const auto start = Clock::now();
     prompt =
@@ -156,7 +128,11 @@ int generate(const GenerateOptions& options) {
     encoding = Clock::now() - start;
   }
   if (prompt.empty())
-    throw Error({.doing = "generate from", .object = "--prompt", .detail = "it has no tokens", .fault = Fault::usage});
+    throw Error({.doing = "generate from",
+                 .object = "--prompt",
+                 .detail = text.empty() ? "it is empty, and this tokenizer adds no token that begins a text"
+                                        : "it has no tokens",
+                 .fault = Fault::usage});
 
   const ModelConfig config = tokenizer || options.ignore_eos ? read_config(options.session.model, tokenizer)
                                                              : read_config_of_ids(options.session.model);
@@ -215,9 +191,7 @@ void add_generate(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<GenerateOptions>();
   options->engine.engine.max_batch = 1;
   CLI::App* command = app.add_subcommand("generate", "Continue a text");
-  command->add_option("-p,--prompt", options->prompt, "text to continue; -: standard input");
-  command->add_option("-f,--prompt-file", options->prompt_file, "file with the text to continue");
-  command->add_option("--prompt-ids", options->prompt_ids, "the same as token ids (no tokenizer needed): 1,2,3");
+  add_prompt_options(*command, options->prompt);
   command->add_option("-n,--max-tokens", options->max_tokens, "most tokens to generate")
       ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();

@@ -55,8 +55,7 @@ const std::map<std::string, const char*> kValueNames = {{"--model", "DIR"},
                                                         {"LOG", "FILE"}};
 
 // Where a command means something else by the name.
-const std::map<std::string, const char*> kOfCommands = {{"logits --prompt", "IDS"},
-                                                        {"inspect --device", "auto|none|cuda|cuda:N|cpu"}};
+const std::map<std::string, const char*> kOfCommands = {{"inspect --device", "auto|none|cuda|cuda:N|cpu"}};
 
 void name_value(const CLI::App& command, CLI::Option& option) {
   if (option.get_type_size() == 0 || option.get_type_name() != "TEXT") return;

@@ -33,8 +33,9 @@ int64_t pages_within(const PageBudget& b) {
     const uint64_t needed = b.use.total() + b.window_bytes + static_cast<uint64_t>(pages) * b.page_bytes;
     throw Error({.doing = "use option",
                  .object = option,
-                 .detail = fmt::format("{} need {} pages of {} bytes, and {} {} leave room for {}: {}", what, pages,
-                                       b.page_bytes, limit_forbids ? "a memory limit of" : "free device memory of",
+                 .detail = fmt::format("{} need {} page{} of {} bytes, and {} {} leaves room for {}: {}", what, pages,
+                                       pages == 1 ? "" : "s", b.page_bytes,
+                                       limit_forbids ? "a memory limit of" : "free device memory of",
                                        limit_forbids ? b.limit : b.free, room, uses),
                  .advice = limit_forbids ? fmt::format("a memory limit of {}, or {}", needed, or_less) : or_less,
                  .fault = Fault::usage});

@@ -157,15 +157,16 @@ std::string RankSocket::peer() const {
 }
 
 int listen_for_ranks(const std::string& host, uint16_t port) {
-  const auto refuse = [&](const std::string& reason, const char* advice) {
+  const auto refuse = [&](const std::string& reason, const char* advice, Fault fault) {
     throw Error({.doing = "wait for the other ranks at",
                  .object = rank_address_text(host, port),
                  .detail = reason,
                  .advice = advice,
-                 .fault = Fault::usage});
+                 .fault = fault});
   };
   const FoundAddresses addresses = addresses_of(host, port, AI_PASSIVE);
-  if (!addresses.list) refuse(addresses.problem, "a --rendezvous with a name or address of rank 0's machine");
+  constexpr const char* kOfThisMachine = "a --rendezvous with a name or address of rank 0's machine";
+  if (!addresses.list) refuse(addresses.problem, kOfThisMachine, Fault::usage);
   int problem = EADDRNOTAVAIL;
   for (const addrinfo* address = addresses.list.get(); address != nullptr; address = address->ai_next) {
     const int descriptor = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
@@ -176,8 +177,8 @@ int listen_for_ranks(const std::string& host, uint16_t port) {
     problem = errno;
     ::close(descriptor);
   }
-  refuse(std::strerror(problem), problem == EADDRNOTAVAIL ? "a --rendezvous with a name or address of rank 0's machine"
-                                                          : "another port in --rendezvous, on all ranks");
+  if (problem == EADDRNOTAVAIL) refuse(std::strerror(problem), kOfThisMachine, Fault::usage);
+  refuse(std::strerror(problem), "another port in --rendezvous, on all ranks", Fault::run_time);
   return -1;
 }
 

@@ -19,8 +19,7 @@ inline constexpr int64_t kMostTokens = 1 << 24;  // of a vocabulary; several tim
 class ConfigFields {
  public:
   // `doing`: completes "cannot ...". The object and the list of faults are borrowed.
-  ConfigFields(const nlohmann::json& object, std::string path, std::string doing = "read the model configuration",
-               std::vector<Error>* faults = nullptr)
+  ConfigFields(const nlohmann::json& object, std::string path, std::string doing, std::vector<Error>* faults = nullptr)
       : object_(object), path_(std::move(path)), doing_(std::move(doing)), faults_(faults) {}
   // The fields of an object inside this one. `prefix` precedes keys in messages: "rope_scaling.".
   ConfigFields inside(const nlohmann::json& object, std::string prefix) const;

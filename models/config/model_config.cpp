@@ -8,6 +8,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <unordered_set>
 
 #include "base/json_file.h"
 #include "models/config/architectures.h"
@@ -98,10 +99,12 @@ void add_ends(const std::vector<int64_t>& ends, ModelConfig& c) {
   if (ends.empty()) return;
   std::vector<int64_t> others;
   if (!c.eos_assumed) std::swap(others, c.eos);
-  c.eos = ends;
+  c.eos.clear();
   c.eos_assumed = false;
-  for (const int64_t other : others)
-    if (std::ranges::count(c.eos, other) == 0) c.eos.push_back(other);
+  std::unordered_set<int64_t> known;
+  for (const std::vector<int64_t>* all : {&ends, static_cast<const std::vector<int64_t>*>(&others)})
+    for (const int64_t end : *all)
+      if (known.insert(end).second) c.eos.push_back(end);
 }
 
 // generation_config.json says what generate() does.

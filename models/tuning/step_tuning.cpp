@@ -174,7 +174,7 @@ ordered_json products_json(const ProductSizes& products) {
 }
 
 Tuning tuning_of(const json& object, const std::string& path) {
-  const ConfigFields fields(object, path);
+  const ConfigFields fields(object, path, "read tuning");
   refuse_others(fields, {"format", "device", "model", "steps", "products"});
   if (fields.integer("format", 0, 0, INT32_MAX) != kFormat)
     fields.refuse(fmt::format("format is not {}", kFormat), "make the file again with nodewright tune");

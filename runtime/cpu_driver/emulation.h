@@ -378,7 +378,7 @@ NODEWRIGHT_UNCHECKED inline void fence_peers() { hooks.store_in_peer(nullptr, 0)
 #ifdef __clang__
 #define NODEWRIGHT_UNROLL _Pragma("unroll")
 #else
-#define NODEWRIGHT_UNROLL _Pragma("GCC unroll 16")
+#define NODEWRIGHT_UNROLL _Pragma("GCC unroll 8")
 #endif
 #define NODEWRIGHT_UNROLL_BY(count)
 #define NODEWRIGHT_UNROLL_ON_DEVICE

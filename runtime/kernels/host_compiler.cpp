@@ -1,4 +1,5 @@
-// The compiler runs as a child process on a private temporary folder; nothing of the project's source tree is needed.
+// The compiler runs as a child process in a private temporary folder; nothing of the project's source tree is needed.
+// It sees paths from that folder alone, the same in every process, so that ccache knows a kernel again.
 #include "runtime/kernels/host_compiler.h"
 
 #include <fcntl.h>
@@ -14,13 +15,19 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <limits>
+#include <map>
 #include <mutex>
 #include <set>
 #include <sstream>
+#include <utility>
 
 #include "runtime/error.h"
 #include "runtime/host/held_signals.h"
+#include "runtime/host/path_trust.h"
 #include "runtime/kernel_request.h"
+#include "runtime/kernels/content_hash.h"
+#include "runtime/kernels/include_lines.h"
 
 extern char** environ;
 
@@ -89,7 +96,7 @@ class TemporaryFolder {
                    .object = pattern,
                    .detail = strerror(errno),
                    .advice = "set TMPDIR to a folder that you may write to"});
-    path_ = pattern;
+    path_ = fs::absolute(pattern);  // commands run in it
   }
   ~TemporaryFolder() {
     std::error_code ignored;
@@ -159,9 +166,11 @@ int status_of(pid_t child) {
 Outcome run(const std::vector<std::string>& command, const TemporaryFolder& folder, const char* name) {
   const fs::path log = folder.path() / name;
   const std::vector<std::string> variables = environment_of(folder);
+  const std::string program = fs::absolute(command[0]).string();
   const std::vector<char*> words = pointers(command), environment = pointers(variables);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addchdir_np(&actions, folder.path().c_str());
   posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
@@ -174,7 +183,7 @@ Outcome run(const std::vector<std::string>& command, const TemporaryFolder& fold
   {
     const std::lock_guard lock(compilations().mutex);
     if (!compilations().stopped)
-      problem = posix_spawn(&child, words[0], &actions, &attributes, words.data(), environment.data());
+      problem = posix_spawn(&child, program.c_str(), &actions, &attributes, words.data(), environment.data());
     if (problem == 0) compilations().compilers.insert(child);
   }
   posix_spawnattr_destroy(&attributes);
@@ -202,6 +211,11 @@ std::string join(const std::vector<std::string>& words) {
   return line;
 }
 
+std::vector<std::string> with(std::vector<std::string> words, const std::vector<std::string>& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
 // At most the first lines of what a compiler says: the rest repeats them.
 std::string first_lines(const std::string& text, size_t limit) {
   return text.size() <= limit ? text : text.substr(0, limit) + " ...";
@@ -223,6 +237,81 @@ std::string describe_compiler(const std::string& path) {
   snprintf(machine, sizeof machine, "%016llx", static_cast<unsigned long long>(hash));
   return path + "; " + version.output.substr(0, version.output.find('\n')) + "; macros " + machine + "; " +
          join(kOptions);
+}
+
+// ---- the dialect as g++ has read it: a quarter of the time in which a kernel compiles ----
+
+constexpr const char* kDialect = "kernels_src/device/dialect.cuh";
+
+// Names the precompiled dialect of this request; empty where it can have none. The compiler reads it before the
+// prelude, so that a prelude with macros goes without. Clang asks for the files that it was made of, which are gone;
+// ccache keeps whole kernels.
+std::string dialect_name(const HostCompileRequest& request, const std::string& compiler) {
+  if (request.keep.empty() || request.prelude.find('#') != std::string::npos) return {};
+  const std::string identity = host_compiler_identity();
+  std::error_code ignored;
+  if (identity.find("clang") != std::string::npos || fs::canonical(compiler, ignored).filename() == "ccache") return {};
+  std::set<std::string> reached;
+  std::vector<std::string> open = {kDialect};
+  while (!open.empty()) {
+    const auto source = request.sources.find(open.back());
+    open.pop_back();
+    if (source == request.sources.end() || !reached.insert(source->first).second) continue;
+    for (const IncludeLine& line : include_lines(source->second)) open.emplace_back(line.path);
+  }
+  if (reached.empty()) return {};
+  ContentHash hash;
+  hash.add_field(identity);
+  hash.add_field(request.checked ? "checked" : "plain");
+  for (const std::string& path : reached) {
+    hash.add_field(path);
+    hash.add_field(request.sources.at(path));
+  }
+  return "dialect-" + to_hex(hash.finish()).substr(0, 32) + ".h";
+}
+
+bool is_trusted(const fs::path& path) {
+  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (file < 0) return false;
+  const bool trusted = why_untrusted(file, path).empty();
+  close(file);
+  return trusted;
+}
+
+fs::path precompiled(const fs::path& header) { return header.string() + ".gch"; }
+
+// Puts a finished file into its place at once: a reader never sees half of one.
+bool publish(const fs::path& file, const fs::path& as) {
+  const fs::path half = as.string() + "." + std::to_string(getpid());
+  std::error_code failure, ignored;
+  fs::copy_file(file, half, fs::copy_options::overwrite_existing, failure);
+  if (!failure) fs::permissions(half, fs::perms::owner_read | fs::perms::owner_write, failure);
+  if (!failure) fs::rename(half, as, failure);
+  if (failure) fs::remove(half, ignored);
+  return !failure;
+}
+
+// The header that -include names, beside which its precompiled form lies; empty where there is none. `compile`: with
+// all options.
+fs::path precompiled_dialect(const HostCompileRequest& request, const std::vector<std::string>& compile,
+                             const TemporaryFolder& folder) {
+  const std::string name = dialect_name(request, compile[0]);
+  if (name.empty()) return {};
+  static std::mutex mutex;              // one thread makes it for all
+  static std::map<fs::path, int> left;  // kernels until one is made: it takes what three of them gain
+  const std::lock_guard lock(mutex);
+  fs::path header = fs::absolute(request.keep) / name;
+  if (is_trusted(precompiled(header))) return header;
+  int& until = left.try_emplace(header, 3).first->second;
+  if (until > 0) {
+    --until;
+    return {};
+  }
+  write_file(folder.path() / "dialect.h", "#include \"" + std::string(kDialect) + "\"\n");
+  const Outcome made = run(with(compile, {"-x", "c++-header", "dialect.h", "-o", "dialect.h.gch"}), folder, "log");
+  if (made.status == 0 && publish(folder.path() / "dialect.h.gch", precompiled(header))) return header;
+  until = std::numeric_limits<int>::max();
+  return {};
 }
 
 }  // namespace
@@ -270,24 +359,33 @@ std::vector<std::byte> compile_for_cpu(const HostCompileRequest& request) {
     throw Error({.doing = "compile a kernel for the CPU driver",
                  .object = request.kernel,
                  .detail = "no source kernels_src/" + request.kernel + ".cu"});
-  const std::string& source = found->first;
+  const auto& [source, text] = *found;
   const std::string compiler = host_compiler_path();
   const TemporaryFolder folder;
   const fs::path& root = folder.path();
-  for (const auto& [path, text] : request.sources) write_file(root / path, text);
-  write_file(root / "prelude.h", request.prelude);
+  for (const auto& [path, contents] : request.sources) write_file(root / path, contents);
+  // In the file itself, not in one that is included: ccache keeps few variants of one text.
+  write_file(root / source, request.prelude + "#line 1 \"" + source + "\"\n" + std::string(text));
 
   std::vector<std::string> compile = {compiler};
   compile.insert(compile.end(), kOptions.begin(), kOptions.end());
-  compile.insert(compile.end(), {"-I" + root.string(), "-include", (root / "prelude.h").string()});
   if (request.checked) compile.insert(compile.end(), {"-fsanitize=thread", "-DNODEWRIGHT_CHECKED"});
+  compile.emplace_back("-I.");
   compile.insert(compile.end(), request.extra.begin(), request.extra.end());
-  const std::string object = (root / "kernel.o").string(), image = (root / "kernel.so").string();
-  compile.insert(compile.end(), {"-c", "-x", "c++", (root / source).string(), "-o", object});
+  const std::vector<std::string> plain = with(compile, {"-c", "-x", "c++", source, "-o", "kernel.o"});
   // Linked on its own: with -fsanitize=thread the driver program would link the sanitizer's library.
-  const std::vector<std::string> link = {compiler, "-shared", "-Wl,-z,defs", object, "-o", image, "-lm"};
-  for (const auto& command : {compile, link}) {
-    const Outcome outcome = run(command, folder, "log");
+  const std::vector<std::string> link = {compiler, "-shared", "-Wl,-z,defs", "kernel.o", "-o", "kernel.so", "-lm"};
+  const fs::path dialect = precompiled_dialect(request, compile, folder);
+  const auto compiled = [&] {
+    if (!dialect.empty() && run(with(plain, {"-include", dialect.string()}), folder, "log").status == 0)
+      return Outcome{0, {}};
+    Outcome outcome = run(plain, folder, "log");
+    std::error_code ignored;
+    if (outcome.status == 0 && !dialect.empty()) fs::remove(precompiled(dialect), ignored);  // it is damaged
+    return outcome;
+  };
+  for (const bool links : {false, true}) {
+    const Outcome outcome = links ? run(link, folder, "log") : compiled();
     if (outcome.status == 0) continue;
     throw Error({.doing = request.checked ? "compile a checked kernel for the CPU driver"
                                           : "compile a kernel for the CPU driver",
@@ -295,7 +393,7 @@ std::vector<std::byte> compile_for_cpu(const HostCompileRequest& request) {
                  .detail = first_lines(outcome.output, 4000),
                  .advice = "see whether the compiler knows C++20: " + compiler + " --version"});
   }
-  const std::string bytes = read_file(image);
+  const std::string bytes = read_file(root / "kernel.so");
   const auto* begin = reinterpret_cast<const std::byte*>(bytes.data());
   return {begin, begin + bytes.size()};
 }

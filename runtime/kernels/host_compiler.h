@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <filesystem>
 #include <map>
 #include <span>
 #include <string>
@@ -16,9 +17,10 @@ namespace nodewright {
 struct HostCompileRequest {
   std::string kernel;                               // one of the sources is <kernel>.cu, in or below kernels_src/
   std::map<std::string, std::string_view> sources;  // path as in #include "..." -> text; dialect and emulation included
-  std::string prelude;             // force-included: namespace nodewright { constexpr long long kCols = 192; }
+  std::string prelude;             // before the source: namespace nodewright { constexpr long long kCols = 192; }
   bool checked = false;            // call the CPU driver on every load and store (CpuDriverOptions::check_accesses)
-  std::vector<std::string> extra;  // further compiler arguments
+  std::vector<std::string> extra;  // further compiler arguments; their paths are absolute
+  std::filesystem::path keep;      // a folder in which to keep the dialect as g++ has read it; empty: none
 };
 
 // An ELF shared object for cuLibraryLoadData of the CPU driver. Throws Error: no compiler, or the compiler's words.

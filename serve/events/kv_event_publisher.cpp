@@ -22,12 +22,12 @@ namespace {
 constexpr int kMostUnread = 10'000;
 constexpr int kLastWait_ms = 1000;  // for readers, at the end
 
-[[noreturn]] void cannot_publish(const std::string& endpoint, const std::string& reason) {
+[[noreturn]] void cannot_publish(const std::string& endpoint, const std::string& reason, Fault fault) {
   throw Error({.doing = "publish KV events at",
                .object = endpoint,
                .detail = reason,
                .advice = "an endpoint of ZeroMQ, such as tcp://*:5557, that no other program has",
-               .fault = Fault::usage});
+               .fault = fault});
 }
 
 // vLLM's rule: the lasting side binds, the other one connects.
@@ -49,7 +49,7 @@ KvEventPublisher::KvEventPublisher(KvEventOptions options) : options_(std::move(
   context_ = zmq_.ctx_new();
   wakes_ = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   try {
-    if (wakes_ < 0) cannot_publish(options_.endpoint, std::strerror(errno));
+    if (wakes_ < 0) cannot_publish(options_.endpoint, std::strerror(errno), Fault::run_time);
     publishes_ = open(zmq::kPub, options_.endpoint, is_bound(options_.endpoint), endpoint_);
     if (!options_.replay_endpoint.empty())
       replays_ = open(zmq::kRouter, options_.replay_endpoint, true, replay_endpoint_);
@@ -75,7 +75,7 @@ KvEventPublisher::~KvEventPublisher() {
 // A socket at `endpoint`; `where` it is in the end.
 void* KvEventPublisher::open(int type, const std::string& endpoint, bool binds, std::string& where) {
   void* const socket = zmq_.socket(context_, type);
-  if (socket == nullptr) cannot_publish(endpoint, zmq_.failure());
+  if (socket == nullptr) cannot_publish(endpoint, zmq_.failure(), Fault::run_time);
   // A reader is credited with what it has read only when that is half of the limit.
   const int most = type == zmq::kPub ? kMostUnread : 2 * (static_cast<int>(options_.replay_batches) + 2);
   zmq_.setsockopt(socket, zmq::kSendLimit, &most, sizeof(most));
@@ -83,8 +83,9 @@ void* KvEventPublisher::open(int type, const std::string& endpoint, bool binds, 
   const int failed = binds ? zmq_.bind(socket, endpoint.c_str()) : zmq_.connect(socket, endpoint.c_str());
   if (failed != 0) {
     const std::string reason = zmq_.failure();
+    const Fault fault = zmq_.error_number() == EADDRINUSE ? Fault::run_time : Fault::usage;
     zmq_.close(socket);
-    cannot_publish(endpoint, reason);
+    cannot_publish(endpoint, reason, fault);
   }
   std::array<char, 256> text{};
   size_t bytes = text.size();

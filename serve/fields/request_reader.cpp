@@ -100,12 +100,11 @@ std::vector<int32_t> RequestReader::prompt_of(const RequestFields& fields, ChatF
   } else if (messages == nullptr && prompt->is_array()) {
     tokens = token_ids_of(*prompt, "prompt", config_.vocab);
   } else {
-    if (messages == nullptr && string_of(*prompt, "prompt").empty()) throw std::invalid_argument("prompt is empty");
+    const std::string text = messages == nullptr ? string_of(*prompt, "prompt") : "";
     if (!tokenizer_)
       throw std::invalid_argument(
           fmt::format("{} is text, and the model has no tokenizer.json", messages != nullptr ? "messages" : "prompt"));
-    tokens = messages != nullptr ? chat_prompt(fields, answer)
-                                 : tokenizer_->encode(prompt->get<std::string>(), {.add_special_tokens = true});
+    tokens = messages != nullptr ? chat_prompt(fields, answer) : tokenizer_->encode(text, {.add_special_tokens = true});
   }
   if (tokens.empty()) throw std::invalid_argument("the prompt has no tokens");
   return tokens;

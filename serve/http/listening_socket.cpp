@@ -20,8 +20,15 @@ namespace {
 
 constexpr int kFlags = SOCK_STREAM | SOCK_CLOEXEC;
 
-[[noreturn]] void cannot_listen(const std::string& where, const std::string& reason, const char* advice) {
-  throw Error({.doing = "listen on", .object = where, .detail = reason, .advice = advice, .fault = Fault::usage});
+[[noreturn]] void cannot_listen(const std::string& where, const std::string& reason, const char* advice,
+                                Fault fault = Fault::usage) {
+  throw Error({.doing = "listen on", .object = where, .detail = reason, .advice = advice, .fault = fault});
+}
+
+// The command line is wrong where it names what cannot be; an address that another program has is right tomorrow.
+Fault fault_of(int problem) {
+  const bool cannot_be = problem == EADDRNOTAVAIL || problem == EAFNOSUPPORT || problem == ENOENT || problem == ENOTDIR;
+  return cannot_be ? Fault::usage : Fault::run_time;
 }
 
 std::string address_text(const std::string& host, const std::string& port) {
@@ -72,7 +79,7 @@ void remove_stale_file(const std::string& path, const sockaddr_un& address) {
     cannot_listen(path, "a file that is no socket is there", "another path, or remove the file");
   }
   if (somebody_listens(address)) {
-    cannot_listen(path, "a server listens there already", "another path, or stop that server");
+    cannot_listen(path, "a server listens there already", "another path, or stop that server", Fault::run_time);
   }
   unlink(path.c_str());
 }
@@ -100,7 +107,7 @@ ListeningSocket ListeningSocket::on_address(const std::string& host, uint16_t po
     }
     problem = errno;
   }
-  cannot_listen(where, std::strerror(problem), advice_for(problem));
+  cannot_listen(where, std::strerror(problem), advice_for(problem), fault_of(problem));
 }
 
 ListeningSocket ListeningSocket::at_path(const std::filesystem::path& path) {
@@ -120,7 +127,8 @@ ListeningSocket ListeningSocket::at_path(const std::filesystem::path& path) {
   made.descriptor_ = socket(AF_UNIX, kFlags, 0);
   if (made.descriptor_ < 0 ||
       bind(made.descriptor_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    cannot_listen(name, std::strerror(errno), "a path in a folder that exists and may be written");
+    const int problem = errno;
+    cannot_listen(name, std::strerror(problem), "a path in a folder that exists and may be written", fault_of(problem));
   }
   struct stat status {};
   if (lstat(name.c_str(), &status) == 0) {
@@ -128,7 +136,8 @@ ListeningSocket ListeningSocket::at_path(const std::filesystem::path& path) {
     made.device_ = status.st_dev;
     made.inode_ = status.st_ino;
   }
-  if (listen(made.descriptor_, SOMAXCONN) != 0) cannot_listen(name, std::strerror(errno), "another path");
+  if (listen(made.descriptor_, SOMAXCONN) != 0)
+    cannot_listen(name, std::strerror(errno), "another path", Fault::run_time);
   return made;
 }
 

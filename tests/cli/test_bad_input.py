@@ -19,7 +19,7 @@ def generate(*words):
 
 
 def logits(*words, prompt="1,2"):
-    return on_device("logits", MODEL, "--prompt", prompt, "--out", "f.npy", *words)
+    return on_device("logits", MODEL, "--prompt-ids", prompt, "--out", "f.npy", *words)
 
 
 class Usage(CommandTest):
@@ -36,15 +36,13 @@ class Usage(CommandTest):
 
     def test_what_is_missing_is_named(self):
         self.assert_usage(["--model"], "generate", "--prompt", "a")
-        self.assert_usage(["--prompt"], *generate())
-        self.assert_usage(["--prompt"], *on_device("logits", MODEL, "--out", "f.npy"))
-        self.assert_usage(["--out"], *on_device("logits", MODEL, "--prompt", "1"))
-        self.assert_usage(["--out"], *on_device("logits", MODEL, "--prompt", "1", "--out", ""))
+        self.assert_usage(["--prompt-ids"], *on_device("logits", MODEL, "--out", "f.npy"))
+        self.assert_usage(["--out"], *on_device("logits", MODEL, "--prompt-ids", "1"))
+        self.assert_usage(["--out"], *on_device("logits", MODEL, "--prompt-ids", "1", "--out", ""))
         self.assert_usage(["--seed"], *generate("--prompt-ids", "1", "--seed"))
 
     def test_prompts_are_checked(self):
-        self.assert_usage(["--prompt", "empty"], *generate("--prompt", ""))
-        self.assert_usage(["--prompt", "empty"], *generate("--prompt", "-"))
+        self.assert_usage(["--prompt", "standard input is empty"], *generate())
         self.assert_usage(["--prompt-ids"], *generate("--prompt-ids", ""))
         self.assert_usage(["--prompt-ids"], *generate("--prompt", "a", "--prompt-ids", "1"))
         for ids, named in (("1,,2", "1,,2"), (",", ","), ("1,2,", "1,2,"), ("1,x", "x"), ("1 2", "1 2"), ("1.5", "1.5"),
@@ -52,7 +50,7 @@ class Usage(CommandTest):
             self.assert_usage(["--prompt-ids", "'%s'" % named], *generate("--prompt-ids", ids))
             self.assert_usage(["--prompt", "'%s'" % named], *logits(prompt=ids))
             self.assert_usage(["--continue", "'%s'" % named], *logits("--continue", ids))
-        self.assert_usage(["--prompt"], *logits(prompt=""))
+        self.assert_usage(["--prompt-ids"], *logits(prompt=""))
 
     def test_a_prompt_that_is_not_utf8_is_read_with_replacement_characters(self):
         for prompt in (b"Once \xff upon", b"\xc3", b"\xed\xa0\x80", b"\xf0\x9f\x98"):
@@ -120,7 +118,7 @@ class Files(CommandTest):
         for model in ("/nonexistent/model", os.path.join(MODEL, "config.json"), "", "x" * 5000):
             for words in (on_device("generate", model, "--prompt", "a"),
                           on_device("generate", model, "--prompt-ids", "1"), on_device("graph", model),
-                          on_device("logits", model, "--prompt", "1", "--out", "f.npy"),
+                          on_device("logits", model, "--prompt-ids", "1", "--out", "f.npy"),
                           ("tokenize", "--model", model, "--text", "a")):
                 self.assert_refused(USAGE, ["--model", model], *words)
 
@@ -132,7 +130,7 @@ class Files(CommandTest):
     def test_output_that_cannot_be_written_is_named_and_leaves_nothing(self):
         for code, out in ((USAGE, "missing/folder/f"), (RUN_TIME, "/dev/full"), (RUN_TIME, "/proc/f"), (RUN_TIME, "/proc/version"),
                           (USAGE, "."), (RUN_TIME, "f" * 300)):
-            self.assert_refused(code, [out], *on_device("logits", MODEL, "--prompt", "1", "--out", out))
+            self.assert_refused(code, [out], *on_device("logits", MODEL, "--prompt-ids", "1", "--out", out))
             self.assert_refused(code, [out], *on_device("graph", MODEL, "--out", out))
 
     def test_a_file_of_a_model_is_not_written_over_and_one_that_is_missing_is_named(self):
@@ -142,7 +140,7 @@ class Files(CommandTest):
             for name in ("config.json", WEIGHTS):
                 out = os.path.join(folder, name)
                 self.assert_refused(USAGE, ["--out", out, "file of a model"], *on_device("graph", folder, "--out", out))
-                self.assert_refused(USAGE, ["--out", out], *on_device("logits", folder, "--prompt", "1", "--out", out))
+                self.assert_refused(USAGE, ["--out", out], *on_device("logits", folder, "--prompt-ids", "1", "--out", out))
             self.assertEqual(before, {name: os.stat(os.path.join(folder, name)).st_mtime_ns for name in os.listdir(folder)})
         for option in ("--tuning", "--timings"):
             self.assert_refused(USAGE, [option, "there is no file /nowhere.json"],
@@ -198,11 +196,11 @@ class Checkpoints(CommandTest):
                 folder = copy_model(model, os.path.join(self.folder, name))
                 change(folder)
                 self.assert_refused(RUN_TIME, named,
-                                    *on_device("logits", folder, "--prompt", "1,2", "--out", "f.npy"))
+                                    *on_device("logits", folder, "--prompt-ids", "1,2", "--out", "f.npy"))
 
     def commands(self, folder):
         return (on_device("generate", folder, "--prompt", "a"), on_device("generate", folder, "--prompt-ids", "1"),
-                on_device("chat", folder), on_device("run", folder), on_device("logits", folder, "--prompt", "1", "--out", "f.npy"),
+                on_device("chat", folder), on_device("run", folder), on_device("logits", folder, "--prompt-ids", "1", "--out", "f.npy"),
                 on_device("graph", folder), on_device("bench", folder)[:1] + ["decode"] + on_device("bench", folder)[1:],
                 on_device("tune", folder), ("tokenize", "--model", folder, "--text", "a"))
 
@@ -295,7 +293,7 @@ class Checkpoints(CommandTest):
             for _ in range(draw.randint(1, 3)):
                 data[draw.randrange(8 + header_bytes)] = draw.choice(b'{}[]",:0123456789\0\xff' + bytes([draw.randrange(256)]))
             write_bytes(folder, WEIGHTS, data)
-            done = run(*on_device("logits", folder, "--prompt", "1", "--out", "f.npy"))
+            done = run(*on_device("logits", folder, "--prompt-ids", "1", "--out", "f.npy"))
             message = done.stderr.decode(errors="replace")
             self.assertIn(done.returncode, (0, RUN_TIME), "case %d: %s" % (case, message))
             self.assertRegex(message, r"\A(nodewright: [^\n]+\n)?\Z", "case %d" % case)

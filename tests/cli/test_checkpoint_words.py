@@ -102,7 +102,7 @@ class AdaptedLogits(CommandTest):
         ids = lambda numbers: ",".join(map(str, numbers))
         with tempfile.TemporaryDirectory() as folder:
             out = os.path.join(folder, "f.npy")
-            self.succeed(*on_device("logits", BASE, "--prompt", ids(case["prompt"]), "--continue",
+            self.succeed(*on_device("logits", BASE, "--prompt-ids", ids(case["prompt"]), "--continue",
                                     ids(case["continuation"]), "--out", out, *words))
             return read_npy(out)[1], read_npy(os.path.join(ADAPTER, case["logits"]))[1]
 
@@ -114,7 +114,7 @@ class AdaptedLogits(CommandTest):
         self.assertGreater(relative_error(ours, expected), 0.1)  # the base alone is far from that
 
     def test_wrong_adapters_are_refused_before_the_model_is_loaded(self):
-        words = on_device("logits", BASE, "--prompt", "1,2", "--out", "f.npy")
+        words = on_device("logits", BASE, "--prompt-ids", "1,2", "--out", "f.npy")
         self.assert_refused(USAGE, ["--adapter", "NAME=DIR"], *words, "--adapter", "nothing")
         self.assert_refused(USAGE, ["two"], *words, "--adapter", "one=" + ADAPTER, "--adapter", "two=" + ADAPTER)
         self.assert_refused(RUN_TIME, ["adapter_config.json"], *words, "--adapter", "one=/nowhere")

@@ -278,7 +278,7 @@ class Logits(CommandTest):
         """The bytes of the file, which must be the only one left, and its values."""
         with tempfile.TemporaryDirectory() as folder:
             self.assertEqual("", self.succeed(*on_device(
-                "logits", golden_model(model), "--prompt", comma_separated(case["prompt"]), "--continue",
+                "logits", golden_model(model), "--prompt-ids", comma_separated(case["prompt"]), "--continue",
                 comma_separated(case["continuation"]), "--out", "f.npy", *words), cwd=folder))
             self.assertEqual(["f.npy"], os.listdir(folder))
             path = os.path.join(folder, "f.npy")
@@ -311,7 +311,7 @@ class Logits(CommandTest):
             path = os.path.join(folder, "f.npy")
             with open(path, "w") as file:
                 file.write("older")
-            self.succeed(*on_device("logits", golden_model("unaligned"), "--prompt", "7, 8", "--out", path))
+            self.succeed(*on_device("logits", golden_model("unaligned"), "--prompt-ids", "7, 8", "--out", path))
             self.assertEqual((1, 301), read_npy(path)[0])
 
 

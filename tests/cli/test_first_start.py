@@ -12,7 +12,7 @@ import unittest
 from command import PROGRAM, CommandTest, golden_model, on_device
 
 MODEL = golden_model("odd_sizes")
-LOGITS = on_device("logits", MODEL, "--prompt", "1", "--out", "/dev/null")
+LOGITS = on_device("logits", MODEL, "--prompt-ids", "1", "--out", "/dev/null")
 COMPILES = r"nodewright: compiling \d+ kernels, once; the next start finds them in %s\n"
 
 

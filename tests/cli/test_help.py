@@ -50,7 +50,7 @@ class Help(CommandTest):
                                              "--adapter, --lora-modules NAME=DIR ...", "--device auto|cuda|cuda:N|cpu", "--prompt TEXT",
                                              "--tuning auto|none|FILE", "--prefill graph|piecewise|eager", "--log FILE"]),
                                ("serve", ["--host HOST", "--api-key KEY", "--rendezvous HOST:PORT", "--uds FILE"]),
-                               ("logits", ["--prompt, --prompt-ids IDS", "--out FILE"]), ("report", ["LOG FILE", "--plot FILE"]),
+                               ("logits", ["--prompt TEXT", "--prompt-ids IDS", "--out FILE"]), ("report", ["LOG FILE", "--plot FILE"]),
                                ("run", ["--requests FILE", "--hidden-dir DIR"]), ("bench serve", ["--requests N", "--url URL"])):
             text = self.succeed(*command.split(), "--help")
             for head in heads:
@@ -90,7 +90,8 @@ class Slips(CommandTest):
 
     def test_what_is_no_number_is_told_with_the_option(self):
         for words, told in (("serve --port 99999", "--port: '99999' is not a whole number from 0 to 65535"),
-                            ("generate --temperature hot", "--temperature: 'hot' is not a number that it may have"),
+                            ("generate --temperature hot", "--temperature: 'hot' is not a number (see"),
+                            ("bench decode --context 1.5", "--context: '1.5' is not a whole number in its range (see"),
                             ("serve --max-requests many", "--max-requests: 'many' is not a whole number from 1 to"),
                             ("generate --max-tokens 0", "--max-tokens: '0' is not a whole number from 1 to"),
                             ("chat --max-tokens 0", "--max-tokens: '0' is not a whole number from 1 to")):

@@ -152,7 +152,7 @@ class Run(CommandTest):
             full, last = matrix(results['"full"']["hidden"]), matrix(results['"last"']["hidden"])
             self.assertEqual((10, 3, 192), (len(full), len(last), len(last[0])))
             self.assertEqual(full[7:], last)
-            self.succeed(*on_device("logits", ODD, "--prompt", str(prompt[0]), "--continue", ",".join(map(str, prompt[1:])),
+            self.succeed(*on_device("logits", ODD, "--prompt-ids", str(prompt[0]), "--continue", ",".join(map(str, prompt[1:])),
                                     "--numerics", "invariant", "--out", logits))
             told = results['"full"']["prompt_logprobs"]
             self.assertEqual(prompt[1:], [one["id"] for one in told])
@@ -224,7 +224,7 @@ class Run(CommandTest):
             (b'{"prompt_ids": [1], "bad_sequences": [[1, -1]]}', ["bad_sequences", "-1"]),
             (b'{"prompt_ids": [1], "bad_words": ["a"]}', ["bad_words", "tokenizer.json"])))
         self.assert_each_refused(DEMO, (
-            (b'{"prompt": 5}', ["prompt is 5, expected a string"]), (b'{"prompt": ""}', ["prompt is empty"]),
+            (b'{"prompt": 5}', ["prompt is 5, expected a string"]),
             (b'{"prompt": "a", "regex": "a("}', ["a(", "without its )"]),
             (b'{"prompt": "a", "json_schema": {"type": "integer", "multipleOf": 3}}', ["multipleOf"]),
             (b'{"prompt": "a", "bad_words": ["a", " "]}', ["bad_words", '" "']), (b'{"prompt": "a", "stop": [""]}', ["stop"]),

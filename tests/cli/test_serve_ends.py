@@ -7,7 +7,7 @@ import socket
 import tempfile
 import unittest
 
-from command import DEMO, USAGE, CommandTest, on_device
+from command import DEMO, RUN_TIME, USAGE, CommandTest, on_device, run
 from serving import END_S, Answer, Server
 
 LONG = {"prompt": "Once upon a time", "temperature": 0, "max_tokens": 300, "ignore_eos": True, "stream": True}
@@ -148,7 +148,13 @@ class Options(CommandTest):
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             port = str(taken.getsockname()[1])
-            self.assert_not_served(USAGE, ["127.0.0.1:" + port, "in use", "another port"], "--port", port)
+            self.assert_not_served(RUN_TIME, ["127.0.0.1:" + port, "in use", "another port"], "--port", port)
+            for words in (("--tp", "2", "--rank", "0", "--rendezvous", "127.0.0.1:" + port),
+                          ("--kv-events-endpoint", "tcp://*:0", "--kv-events-replay-endpoint", "tcp://127.0.0.1:" + port)):
+                done = run(*on_device("serve", DEMO, "--port", "0", *words))
+                self.assertEqual(RUN_TIME, done.returncode, done.stderr)
+                self.assertRegex(done.stderr.decode(), r"\nnodewright: cannot [^\n]+:%s[^\n]+ in use; [^\n]+\n\Z" % port)
+        self.assert_not_served(USAGE, ["192.0.2.1:0"], "--host", "192.0.2.1", "--port", "0")
         self.assert_not_served(USAGE, ["no.such.host.invalid:8400"], "--host", "no.such.host.invalid", "--port", "8400")
         self.assert_not_served(USAGE, ["--port", "70000"], "--port", "70000")
         self.assert_not_served(USAGE, ["--max-requests", "0"], "--max-requests", "0")
@@ -172,6 +178,10 @@ class Options(CommandTest):
             self.assert_not_served(USAGE, [folder + "/a/b"], "--uds", folder + "/a/b")
             self.assert_not_served(USAGE, ["a shorter path"], "--uds", folder + "/" + "a" * 200)
             self.assertTrue(os.path.exists(here))
+            with socket.socket(socket.AF_UNIX) as taken:
+                taken.bind(folder + "/socket")
+                taken.listen()
+                self.assert_not_served(RUN_TIME, [folder + "/socket", "listens there already"], "--uds", folder + "/socket")
 
     def test_a_folder_that_is_no_model_is_named_before_it_listens(self):
         self.assert_refused(USAGE, ["/nowhere"], "serve", "--model", "/nowhere", "--port", "0")

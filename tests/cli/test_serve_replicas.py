@@ -117,7 +117,7 @@ class Adapters(unittest.TestCase):
 
 class Refusals(CommandTest):
     def test_devices_must_be_as_many_as_replicas(self):
-        for device, words in (("cpu", "the CPU driver has 1 device by it, and --replicas 2 needs 2"),
+        for device, words in (("cpu", "the CPU driver has 1 device, and --replicas 2 needs 2"),
                               ("cuda:0", "it names 1 device, and --replicas 2 needs 2"),
                               ("cuda:0,0", "device 0 is there twice")):
             self.assert_refused(USAGE, [words], "serve", "--model", DEMO, "--replicas", "2", "--device", device)

@@ -1,6 +1,6 @@
 // The body of a call, and behind a zero byte bytes that say what its outputs choose. Both endpoints take it as a call
-// or refuse it as a 400 or 404 with a message; a call's outputs, told as the engine tells them, become valid JSON and
-// events that end with [DONE].
+// or refuse it as a 400 or 404 with a message, within the work that its bytes and its structure may take; a call's
+// outputs, told as the engine tells them, become valid JSON and events that end with [DONE].
 #include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
@@ -10,6 +10,8 @@
 #include "models/config/model_config.h"
 #include "serve/api/openai_api.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/fuzz/meter.h"
+#include "tests/fuzz/script.h"
 
 using namespace nodewright;
 
@@ -17,6 +19,10 @@ namespace {
 
 constexpr int64_t kMostTokens = 40;  // of an output
 constexpr size_t kMostOutputs = 6;   // of a call that are run; the engine would run all
+// A byte of a body is read, tokenized and searched for in the outputs; an expression, of which a call has one, is read
+// twice, compiled, and its first mask is made.
+constexpr uint64_t kMostUnitsOfByte = 1000, kMostUnitsOfStructure = 40'000'000;
+constexpr uint64_t kMostUnitsOfMask = 64'000'000;  // as the engine allows for a step
 
 // models/demo, named by $NODEWRIGHT_SOURCE_DIR or below the working folder: fuzzers and replays run in the root.
 struct Demo {
@@ -27,25 +33,6 @@ struct Demo {
   std::optional<Tokenizer> tokenizer = Tokenizer::from_file(folder / "tokenizer.json");
   ModelConfig config = read_model_config(folder);
   OpenAiApi api{ServedModel{config, tokenizer, folder, {"demo"}, 1024, {.model = folder}, 1700000000}};
-};
-
-// Numbers out of the input's bytes, then out of nothing.
-class Script {
- public:
-  explicit Script(std::string_view bytes) : bytes_(bytes) {}
-  uint32_t below(uint32_t end) {
-    uint32_t byte = 0;
-    if (!bytes_.empty()) {
-      byte = static_cast<unsigned char>(bytes_[0]);
-      bytes_.remove_prefix(1);
-    }
-    state_ = (state_ + byte) * 1664525u + 1013904223u;  // Numerical Recipes
-    return (state_ >> 8) % end;
-  }
-
- private:
-  std::string_view bytes_;
-  uint32_t state_ = 1;
 };
 
 TokenLogprobs scored(int32_t token, int64_t output, int top) {
@@ -65,12 +52,13 @@ struct Output {
   bool has_begun = false, has_ended = false;
 };
 
-int32_t chosen(Script& script, const Output& output, int64_t vocab) {
+int32_t chosen(fuzz::Script& script, const Output& output, int64_t vocab) {
   int32_t token = static_cast<int32_t>(script.below(static_cast<uint32_t>(vocab)));
   if (script.below(24) == 0 && !output.spec.stop_ids.empty()) token = output.spec.stop_ids[0];
   if (!output.asked.choice.options.allow) return token;
   std::vector<uint32_t> allowed(static_cast<size_t>(vocab + 31) / 32);
-  output.asked.choice.options.allow(output.tokens, allowed);
+  fuzz::metered("a mask", {kMostUnitsOfMask, static_cast<uint64_t>(vocab)},
+                [&] { return output.asked.choice.options.allow(output.tokens, allowed), true; });
   for (int64_t i = 0; i < vocab; ++i) {
     const auto candidate = static_cast<int32_t>((token + i) % vocab);
     if ((allowed[static_cast<size_t>(candidate) / 32] >> (candidate % 32) & 1) != 0) return candidate;
@@ -80,7 +68,7 @@ int32_t chosen(Script& script, const Output& output, int64_t vocab) {
 }
 
 // What a step gives the output.
-OutputUpdate step(Script& script, Output& output, int64_t vocab) {
+OutputUpdate step(fuzz::Script& script, Output& output, int64_t vocab) {
   const ChoiceOptions& options = output.asked.choice.options;
   OutputUpdate update{.index = output.index};
   const auto& prompt = output.spec.prompt;
@@ -143,7 +131,7 @@ void run(ApiCall& call, std::string_view bytes, int64_t vocab) {
                          .first_of_prompt = k == 0});
   fuzz::require(!outputs.empty(), "a call has outputs");
   if (outputs.size() > kMostOutputs) return;
-  Script script(bytes);
+  fuzz::Script script(bytes);
   std::string events;
   while (!call.is_done()) {
     Output& output = outputs[script.below(static_cast<uint32_t>(outputs.size()))];
@@ -158,10 +146,10 @@ void run(ApiCall& call, std::string_view bytes, int64_t vocab) {
 }
 
 template <class Make>
-void expect_call_or_refusal(const Make& make, std::string_view bytes, int64_t vocab) {
+void expect_call_or_refusal(const Make& make, size_t size, std::string_view bytes, int64_t vocab) {
   std::unique_ptr<ApiCall> call;
   try {
-    call = make();
+    call = fuzz::metered("reading a call", {kMostUnitsOfStructure + kMostUnitsOfByte * size, size}, make);
   } catch (const ApiError& error) {
     fuzz::require(error.status() == 400 || error.status() == 404, "a refusal is a 400 or a 404");
     fuzz::require(!error.message().empty() && is_json(error_body(error)), "a refusal says why");
@@ -175,7 +163,7 @@ void expect_call_or_refusal(const Make& make, std::string_view bytes, int64_t vo
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static Demo demo;
   const fuzz::TwoParts parts = fuzz::two_parts(data, size);
-  expect_call_or_refusal([&] { return demo.api.completions(parts.first, "x"); }, parts.second, demo.config.vocab);
-  expect_call_or_refusal([&] { return demo.api.chat(parts.first, "x"); }, parts.second, demo.config.vocab);
+  expect_call_or_refusal([&] { return demo.api.completions(parts.first, "x"); }, size, parts.second, demo.config.vocab);
+  expect_call_or_refusal([&] { return demo.api.chat(parts.first, "x"); }, size, parts.second, demo.config.vocab);
   return 0;
 }

@@ -1,11 +1,12 @@
 // Bytes of an HTTP connection, cut into pieces of any size; the first byte is the seed of the cuts. The parser ends
-// each request whole within its limits, refuses with a status and a sentence, or waits for more; and the cuts change
-// nothing.
+// each request whole within its limits, refuses with a status and a sentence, or waits for more; the cuts change
+// nothing, and the work is in proportion to the bytes that it is given.
 #include <algorithm>
 #include <vector>
 
 #include "serve/http/request_parser.h"
 #include "tests/fuzz/fuzz_target.h"
+#include "tests/fuzz/meter.h"
 
 using namespace nodewright;
 
@@ -48,7 +49,7 @@ Connection read_in_pieces(std::string_view bytes, uint32_t seed) {
     unread += bytes.substr(0, piece);
     bytes.remove_prefix(piece);
     while (!unread.empty() && parser.state() != State::refused) {
-      const size_t used = parser.feed(unread);
+      const size_t used = fuzz::metered("a piece", {.free = unread.size()}, [&] { return parser.feed(unread); });
       fuzz::require(used <= unread.size(), "no more is used than there is");
       unread.erase(0, used);
       parser.take_expectation();
@@ -84,8 +85,10 @@ bool same(const Connection& a, const Connection& b) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   const std::string_view bytes(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const Connection pieces = read_in_pieces(bytes, data[0] + 1u);
-  const Connection other = read_in_pieces(bytes, data[0] + 1000u);
+  const auto read = [&](uint32_t seed) {
+    return fuzz::metered("a connection", {.free = 4 * size}, [&] { return read_in_pieces(bytes, seed); });
+  };
+  const Connection pieces = read(data[0] + 1u), other = read(data[0] + 1000u);
   fuzz::require(same(pieces, other), "the cuts change no request");
   // What is malformed before its end has come is refused then or, in larger pieces, at once.
   const auto was_complete = [](const Connection& one) { return one.state == State::idle; };

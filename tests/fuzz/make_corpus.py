@@ -330,6 +330,75 @@ def template_seeds():
     yield "not_utf8", b"\xff{{ '\xc3' }}"
 
 
+# --- Patterns and schemas of guided decoding --------------------------------------------------------------------------
+
+def pattern_seeds():
+    """Behind a zero byte what the text chooses."""
+    choices = b"\0\1\2\3 some choices \xf0\x80"
+    patterns = {
+        "yes_no": "(yes|no)", "words": "(?:the|then|there)( [A-Za-z]+)+!", "numbers": "-?(?:0|[1-9][0-9]{0,18})(\\.[0-9]+)?",
+        "object": r'\{"name": "[a-z ]{1,12}", "n": -?[0-9]+\}', "joined": "(?,-|ab|c?)d", "classes": r"[^\d\s]\W\w[\]\-^]+.",
+        "unicode": "[\u00e0-\u00ff\u2000-\U0001f600]*\u20ac\\u00e9", "empty": "", "optional": "(a?){30}(b*c+)*",
+        "ends": "^a|b{2,3}|c{2}d{0,}$", "escapes": r"\x41\n\r\t\f\v\0\.\$", "all": "(?:.|\\n)*",
+        "exponential": "[ab]*a[ab]{12}", "many_states": "(?:[ -~]?){60}", "nested_stars": "((((a+)+)+)+)+b",
+        "states": "((a{1000}){1000}){1000}", "empty_repeats": "((((){10000}){10000}){10000}){10000}",
+        "empty_groups": "(((" + "()" * 20 + "){10000}){10000}){100}", "choices_of_nothing": "(((|){0,10000}){10000}){10000}",
+        "joined_groups": "(?:(?,()|()|()){10000}){10000}", "long_repeat": "(.{10000}){20}", "deep": "(" * 199 + "a" + ")" * 199,
+        "too_deep": "(" * 300, "surrogates": "a[^\\x00-\ud7ff\ue000-\U0010ffff]?b",
+        "class_of_surrogates": "[^\\x00-\ud7ff\ue000-\U0010ffff]", "wide_class": "[!#%')+;=?ACEGIKMOQSUWY]{99}" * 3,
+        "backwards": "[z-a]", "look_around": "(?=a)b", "lazy": "a+?", "property": "\\p{L}"}
+    for name, pattern in patterns.items():
+        yield name, pattern.encode("utf-8", "surrogatepass") + choices
+    yield "not_utf8", b"a\xff" + choices
+
+
+def schema_seeds():
+    choices = b"\0\1\2\3 some choices \xf0\x80"
+    person = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 5}, "age": {"type": "integer"}},
+              "required": ["age", "name"], "additionalProperties": False, "title": "person"}
+    a_to_h = "abcdefgh"
+    schemas = {
+        "person": person, "array": {"type": "array", "items": {"type": "number"}, "minItems": 1, "maxItems": 3},
+        "optional": {"type": "object", "properties": {k: {"const": i} for i, k in enumerate("abcde")}, "required": ["c"]},
+        "all_optional": {"type": "object", "properties": {k: {"type": "null"} for k in "abc\u00e9\n"}},
+        "enum": {"enum": ["a.b", 3, None, {"x": [1]}, 2.5], "type": ["integer", "string"]},
+        "any_of": {"anyOf": [{"const": "yes"}, {"type": "string", "minLength": 2, "maxLength": 3}, person]},
+        "one_of": {"oneOf": [{"type": "object", "properties": {"k": {"const": k}}, "required": ["k"]} for k in a_to_h]},
+        "bounds": {"type": "array", "items": {"type": "number", "exclusiveMinimum": -2.5, "maximum": 1e3}},
+        "integer_bounds": {"type": "integer", "minimum": -17, "exclusiveMaximum": 105.5},
+        "formats": {"type": "array", "items": {"anyOf": [{"type": "string", "format": f} for f in (
+            "date", "time", "date-time", "duration", "uuid", "email", "hostname", "ipv4", "ipv6", "uri")]}},
+        "number_formats": {"type": ["integer", "null", "string"], "format": "uint8", "maxLength": 1.0},
+        "references": {"$defs": {"n": {"type": "integer", "minimum": 0}, "a b": {"$ref": "#/$defs/n"}},
+                       "type": "array", "items": {"$ref": "#/$defs/a%20b"}},
+        "tree": {"$defs": {"t": {"type": "object", "properties": {"l": {"$ref": "#/$defs/t"}, "v": {}}}}, "$ref": "#/$defs/t"},
+        "endless": {"$defs": {"t": {"type": "array", "items": {"$ref": "#/$defs/t"}, "minItems": 1}}, "$ref": "#/$defs/t"},
+        "loop": {"$defs": {"a": {"$ref": "#/$defs/b"}, "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"},
+        "doubling": {"$defs": {**{f"d{i}": {"type": "object", "properties": {k: {"$ref": f"#/$defs/d{i+1}"} for k in "lr"}}
+                                  for i in range(20)}, "d20": {"type": "null"}}, "$ref": "#/$defs/d0"},
+        "others": {"type": "object", "properties": {"ab": True, "ac\"": {"type": "boolean"}}, "required": ["ab", "z"],
+                   "additionalProperties": {"type": "array", "items": {"enum": ["x", "y"]}}},
+        "pattern": {"type": "string", "pattern": "^[a-z]+\\.$"}, "draft4": {"type": "number", "minimum": 3, "exclusiveMinimum": True},
+        "all_of": {"allOf": [{"type": "boolean"}], "description": "d"}}
+    nested = {"type": "null"}
+    for _ in range(22):
+        nested = {"type": "array", "items": nested}
+    schemas["nested_arrays"] = nested
+    schemas["wide_nested_arrays"] = {"anyOf": [nested] * 12}
+    schemas["referred_enum"] = {"$defs": {"e": {"enum": list(range(60))}}, "anyOf": [{"$ref": "#/$defs/e"}] * 60}
+    schemas["long_name"] = {"properties": {"n" * 6000: True}, "additionalProperties": True}
+    schemas["long_names"] = {"properties": {"n" * 3000: {"properties": {f"{i}": {"type": "null"} for i in range(300)}}}}
+    schemas["large_enum"] = {"enum": list(range(1200))}
+    schemas["required"] = {"properties": {f"p{i}": {"type": "null"} for i in range(300)},
+                           "required": [f"p{i % 300}" for i in range(600)]}
+    schemas["disjoint"] = {"oneOf": [{"enum": [100 * i + j for j in range(20)]} for i in range(8)]}
+    schemas["types"] = {"type": ["null"] * 100, "enum": list(range(100))}
+    for name, schema in schemas.items():
+        yield name, dump(schema) + choices
+    yield "written_numbers", b'{"enum":[1.50,1e5,-0,123456789012345678901234567890,1E400],"type":"number"}' + choices
+    yield "no_schema", b"[]"
+
+
 # --- HTTP and bodies of calls -----------------------------------------------------------------------------------------
 
 def http_seeds():
@@ -394,7 +463,8 @@ def body_seeds():
 
 
 SEEDS = {"safetensors": safetensors_seeds, "index": index_seeds, "config": config_seeds, "adapter": adapter_seeds, "tokenizer": tokenizer_seeds, "pieces": pieces_seeds,
-         "cubin": cubin_seeds, "template": template_seeds, "http": http_seeds, "body": body_seeds}
+         "cubin": cubin_seeds, "template": template_seeds, "http": http_seeds, "body": body_seeds,
+         "pattern": pattern_seeds, "schema": schema_seeds}
 
 
 def main(folder):

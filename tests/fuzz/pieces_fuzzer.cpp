@@ -10,6 +10,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const char* name = bytes.starts_with('{') ? "tekken.json" : "tokenizer.model";
   folder.write(name, bytes);
   const auto path = folder.path() / name;
-  fuzz::expect_refusal_or_success(path.native(), [&] { fuzz::use(Tokenizer::from_file(path), fuzz::kAnyText); });
+  fuzz::expect_refusal_or_success(path.native(), [&] { fuzz::use(fuzz::loaded(path, size), fuzz::kAnyText); });
   return 0;
 }

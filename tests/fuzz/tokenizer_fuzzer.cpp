@@ -9,7 +9,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const fuzz::TwoParts parts = fuzz::two_parts(data, size);
   const auto& path = file.holding(parts.first);
   fuzz::expect_refusal_or_success(path.native(), [&] {
-    const Tokenizer tokenizer = Tokenizer::from_file(path);
+    const Tokenizer tokenizer = fuzz::loaded(path, parts.first.size());
     fuzz::use(tokenizer, fuzz::kAnyText);
     fuzz::use(tokenizer, parts.second);
   });

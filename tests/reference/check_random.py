@@ -62,7 +62,7 @@ def round_weights(model):
 def our_logits(program, folder, device, mode, bucket, prompt, continuation):
     out = os.path.join(folder, "ours.npy")
     subprocess.run([program, "logits", "--model", folder, "--device", device, "--mode", mode, "--bucket", str(bucket),
-                    "--prompt", ",".join(map(str, prompt)), "--continue", ",".join(map(str, continuation)),
+                    "--prompt-ids", ",".join(map(str, prompt)), "--continue", ",".join(map(str, continuation)),
                     "--out", out], check=True, stderr=subprocess.DEVNULL)
     return np.load(out)
 

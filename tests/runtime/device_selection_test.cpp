@@ -70,7 +70,7 @@ TEST(DeviceSelection, NamesAsManyDevicesAsAreNeeded) {
         std::pair{"cuda:0,1,2", "it names 3 devices, and --replicas 2 needs 2"},
         std::pair{"cuda:1,1", "device 1 is there twice"}, std::pair{"cuda:0,", "'' is no device number"},
         std::pair{"cuda:0,cuda:1", "'cuda:1' is no device number"},
-        std::pair{"cpu", "the CPU driver has 1 device by it, and --replicas 2 needs 2"}}) {
+        std::pair{"cpu", "the CPU driver has 1 device, and --replicas 2 needs 2"}}) {
     try {
       chosen(spec, 2);
       ADD_FAILURE() << spec;

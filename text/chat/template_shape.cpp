@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/work_budget.h"
 #include "base/written_number.h"
 #include "runtime/error.h"
 #include "text/chat/chat_template.h"
@@ -50,14 +51,15 @@ bool prints_keys(const ChatPrompt& prompt) {
 }
 
 // A role's name in any case as one letter.
-std::string without_role(std::string text, const std::string& role) {
-  std::string lower = text;
+std::string without_role(const std::string& text, const std::string& role) {
+  std::string lower = text, shorter;
   std::ranges::transform(lower, lower.begin(), [](unsigned char c) { return std::tolower(c); });
-  for (size_t at = lower.find(role); at != std::string::npos; at = lower.find(role, at + 1)) {
-    text.replace(at, role.size(), "R");
-    lower.replace(at, role.size(), "R");
+  size_t begin = 0;
+  for (size_t at = lower.find(role); at != std::string::npos; at = lower.find(role, begin)) {
+    shorter.append(text, begin, at - begin).append("R");
+    begin = at + role.size();
   }
-  return text;
+  return shorter.append(text, begin);
 }
 
 class Probe {
@@ -93,6 +95,8 @@ class Probe {
                                                  {{"type", "object"},
                                                   {"properties", {{kKey, {{"type", "string"}, {"description", "d"}}}}},
                                                   {"required", {kKey}}}}}}}});
+    if (spent_ >= kMostShapeWork) return std::nullopt;
+    const Spending spending{*this};
     try {
       return template_.render(variables, 0);
     } catch (const Error&) {
@@ -205,8 +209,16 @@ class Probe {
                              (!other || without_role(developer->text, "developer") != without_role(other->text, kRole));
   }
 
+  // Counts what one rendering takes, also where it throws.
+  struct Spending {
+    const Probe& probe;
+    const WorkBudget budget{UINT64_MAX - 1};
+    ~Spending() { probe.spent_ += budget.spent(); }
+  };
+
   const ChatTemplate& template_;
   TemplateShape shape_;
+  mutable uint64_t spent_ = 0;
 };
 
 constexpr int kDeepestArguments = 64;

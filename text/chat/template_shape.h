@@ -2,6 +2,7 @@
 // prose say nothing.
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -31,6 +32,10 @@ struct TemplateShape {
 
   const Content& content_of(const std::string& role) const;
 };
+
+// Units of WorkBudget that all conversations together may take, beyond the one that is being rendered; a usual template
+// takes some thousands for all of them. What is not known then is taken as not printed.
+inline constexpr uint64_t kMostShapeWork = 20'000'000;
 
 TemplateShape shape_of(const ChatTemplate& chat_template);
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
+#include <unordered_set>
 
 #include "base/written_number.h"
 #include "text/grammar/byte_pattern.h"
@@ -33,7 +34,8 @@ class SchemaReader {
     if (depth > kDeepestSchema) refuse(place, fmt::format("it is nested deeper than {}", kDeepestSchema));
     if (!schema.is_object()) refuse(place, "it is no object");
     std::string result = one_of(schema, place, depth);
-    if (result.size() > kMostSchemaBytes) refuse(place, "its expression is longer than a million bytes");
+    check_size(result.size(), place);
+    spend_on_schema(place, result.size());
     return result;
   }
 
@@ -48,6 +50,11 @@ class SchemaReader {
 
  private:
   [[noreturn]] static void refuse(const std::string& place, const std::string& what) { refuse_schema(place, what); }
+
+  // Looked at while an expression grows: its parts may be as long each.
+  static void check_size(size_t bytes, const std::string& place) {
+    if (bytes > kMostSchemaBytes) refuse(place, "its expression is longer than a million bytes");
+  }
 
   static void allow_keys(const SchemaJson& schema, const std::string& place, const std::set<std::string>& known) {
     for (const auto& [key, value] : schema.items())
@@ -94,7 +101,10 @@ class SchemaReader {
                             const std::function<std::string(const SchemaJson&, const std::string&)>& make) {
     if (!list.is_array() || list.empty()) refuse(place, "it is no list, or an empty one");
     std::string all = "(?:";
-    for (size_t i = 0; i < list.size(); ++i) all += (i == 0 ? "" : "|") + make(list[i], fmt::format("{}/{}", place, i));
+    for (size_t i = 0; i < list.size(); ++i) {
+      all += (i == 0 ? "" : "|") + make(list[i], fmt::format("{}/{}", place, i));
+      check_size(all.size(), place);
+    }
     return list.size() == 1 ? all.substr(3) : all + ")";
   }
 
@@ -121,12 +131,17 @@ class SchemaReader {
       refuse(place, "'additionalProperties' is not false");
     if (!schema.contains("properties") && !schema.contains("additionalProperties"))
       refuse(place, "an object without 'properties' may be any");
-    const SchemaJson properties = schema.value("properties", SchemaJson::object());
-    const SchemaJson required = schema.value("required", SchemaJson::array());
+    static const SchemaJson none = SchemaJson::object(), nothing = SchemaJson::array();
+    const SchemaJson& properties = schema.contains("properties") ? schema["properties"] : none;
+    const SchemaJson& required = schema.contains("required") ? schema["required"] : nothing;
     if (!properties.is_object() || !required.is_array()) refuse(place, "'properties' or 'required' is of another type");
-    for (const SchemaJson& name : required)
-      if (!name.is_string() || !properties.contains(name.get<std::string>()))
+    std::unordered_set<std::string_view> names, required_names;
+    for (const auto& [name, value] : properties.items()) names.insert(name);
+    for (const SchemaJson& name : required) {
+      if (!name.is_string() || !names.contains(name.get_ref<const std::string&>()))
         refuse(place, fmt::format("'required' names {}, which is no property", json_text(name)));
+      required_names.insert(name.get_ref<const std::string&>());
+    }
     // The first one that must be there has no comma. Those before it bring their own after them, those after it in
     // front; where none must be there, they are joined.
     std::string all, optional;
@@ -134,7 +149,7 @@ class SchemaReader {
     for (const auto& [name, value] : properties.items()) {
       const std::string one =
           literal_pattern(SchemaJson(name).dump()) + ": ?" + pattern(value, place + "/properties/" + name, depth + 1);
-      const bool is_required = std::ranges::count(required, SchemaJson(name)) > 0;
+      const bool is_required = required_names.contains(name);
       if (has_required)
         all += is_required ? ", ?" + one : "(?:, ?" + one + ")?";
       else if (is_required)
@@ -142,6 +157,7 @@ class SchemaReader {
       else
         all += "(?:" + one + ", ?)?", optional += "|" + one;
       has_required |= is_required;
+      check_size(all.size() + optional.size(), place);
     }
     if (!has_required && !optional.empty()) all = "(?:(?,, ?" + optional + "))?";
     return "\\{" + all + "\\}";
@@ -202,6 +218,8 @@ std::string json_scalar_pattern(const nlohmann::ordered_json& schema, const std:
 
 std::string json_character_pattern() { return std::string(kCharacter); }
 
-std::string json_schema_pattern(const nlohmann::ordered_json& schema) { return SchemaReader().pattern(schema, "#", 0); }
+std::string json_schema_pattern(const nlohmann::ordered_json& schema) {
+  return within_schema_work([&] { return SchemaReader().pattern(schema, "#", 0); });
+}
 
 }  // namespace nodewright

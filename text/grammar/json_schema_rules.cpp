@@ -8,8 +8,10 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
+#include "base/work_budget.h"
 #include "base/written_number.h"
 #include "text/grammar/byte_pattern.h"
 #include "text/grammar/json_schema.h"
@@ -23,7 +25,9 @@ using RuleJson = nlohmann::ordered_json;
 constexpr int kDeepestRuleSchema = 64, kDeepestJson = 128;
 constexpr int64_t kMostRepetitions = 5000;
 constexpr size_t kMostSchemaValues = 20'000;
-constexpr size_t kMostOneOf = 64;  // every two are compared
+constexpr size_t kMostOneOf = 64;                     // every two are compared
+constexpr size_t kMostRuleBytes = size_t{256} << 10;  // as context_free.h reads
+constexpr size_t kLongestOtherKey = 500;  // of a property beside which others may stand: a rule for each character
 
 const char* const kObjectKeys[] = {"properties", "required", "additionalProperties"};
 const char* const kArrayKeys[] = {"items", "minItems", "maxItems"};
@@ -80,6 +84,9 @@ class RuleWriter {
   }
   std::string new_name() { return fmt::format("r{}", ++count_); }
   void write_rule(const std::string& name, const std::string& body) {
+    WorkBudget::spend(body.size());
+    if (rules_.size() + body.size() > kMostRuleBytes)
+      refuse_schema("#", fmt::format("its rules are longer than {} bytes", kMostRuleBytes));
     fmt::format_to(std::back_inserter(rules_), "{} ::= {}\n", name, body);
   }
 
@@ -114,14 +121,28 @@ class RuleWriter {
   std::string text_of(const RuleJson& schema, const std::string& place, int depth) {
     if (depth > kDeepestRuleSchema)
       refuse_schema(place, fmt::format("it is nested deeper than {}", kDeepestRuleSchema));
+    std::string text = unchecked_text_of(schema, place, depth);
+    check_size(text.size(), place);
+    spend_on_schema(place, text.size());
+    return text;
+  }
+
+  // Looked at while a text grows: its parts may be as long each.
+  static void check_size(size_t bytes, const std::string& place) {
+    if (bytes > kMostRuleBytes) refuse_schema(place, fmt::format("its rules are longer than {} bytes", kMostRuleBytes));
+  }
+
+  std::string unchecked_text_of(const RuleJson& schema, const std::string& place, int depth) {
     if (schema == true) return basic("any");
     if (!schema.is_object()) refuse_schema(place, "it is no object");
     if (schema.contains("$ref")) return reference(schema, place);
     if (schema.contains("const") || schema.contains("enum")) {
       allow(schema, place, {"const", "enum", "type"});
       std::string choices;
-      for (const RuleJson& value : schema_constants(schema, place))
+      for (const RuleJson& value : schema_constants(schema, place)) {
         choices += (choices.empty() ? "" : " | ") + rule_literal(json_text(value));
+        check_size(choices.size(), place);
+      }
       return "(" + choices + ")";
     }
     for (const char* key : {"anyOf", "oneOf", "allOf"})
@@ -152,8 +173,10 @@ class RuleWriter {
                     "'oneOf' is supported where its schemas are seen to exclude each other, by type or by a constant "
                     "that each requires; use anyOf");
     std::string choices;
-    for (size_t i = 0; i < options.size(); ++i)
+    for (size_t i = 0; i < options.size(); ++i) {
       choices += (i > 0 ? " | " : "") + text_of(options[i], fmt::format("{}/{}/{}", place, key, i), depth + 1);
+      check_size(choices.size(), place);
+    }
     return options.size() == 1 ? choices : add_rule(choices);
   }
 
@@ -178,8 +201,10 @@ class RuleWriter {
     allow(schema, place, known);
     if (types.empty()) return basic("any");
     std::string choices;
-    for (const std::string& type : types)
+    for (const std::string& type : types) {
       choices += (choices.empty() ? "" : " | ") + of_type(schema, type, place, depth);
+      check_size(choices.size(), place);
+    }
     return types.size() == 1 ? choices : add_rule(choices);
   }
 
@@ -248,32 +273,38 @@ class RuleWriter {
 
   std::string object(const RuleJson& schema, const std::string& place, int depth) {
     if (!has_any(schema, kObjectKeys)) return basic("object");
-    const RuleJson properties = schema.value("properties", RuleJson::object());
-    const RuleJson required = schema.value("required", RuleJson::array());
+    static const RuleJson none = RuleJson::object(), nothing = RuleJson::array();
+    const RuleJson& properties = schema.contains("properties") ? schema["properties"] : none;
+    const RuleJson& required = schema.contains("required") ? schema["required"] : nothing;
     if (!properties.is_object() || !required.is_array())
       refuse_schema(place, "'properties' or 'required' is of another type");
-    const RuleJson more = schema.value("additionalProperties", RuleJson(!schema.contains("properties")));
+    const RuleJson may_have_more(!schema.contains("properties"));
+    const RuleJson& more = schema.contains("additionalProperties") ? schema["additionalProperties"] : may_have_more;
     std::vector<Member> members;
+    std::unordered_map<std::string, size_t> places;  // in `members`
+    const auto add = [&](const std::string& name, const std::string& value) {
+      places.emplace(name, members.size());
+      members.push_back({name, value, false});
+    };
     for (const auto& [name, value] : properties.items())
-      members.push_back({name, text_of(value, place + "/properties/" + name, depth + 1), false});
+      add(name, text_of(value, place + "/properties/" + name, depth + 1));
     const std::string other = more == false ? "" : text_of(more, place + "/additionalProperties", depth + 1);
     for (const RuleJson& name : required) {
-      auto member = std::ranges::find_if(members, [&](const Member& one) { return name == one.name; });
-      if (member == members.end()) {
-        if (!name.is_string() || other.empty())
-          refuse_schema(place, fmt::format("'required' names {}, which is no property", json_text(name)));
-        member = members.insert(member, {name.get<std::string>(), other, false});
-      }
-      member->is_required = true;
+      const std::string spelled = name.is_string() ? name.get<std::string>() : "";
+      if (!name.is_string() || (other.empty() && !places.contains(spelled)))
+        refuse_schema(place, fmt::format("'required' names {}, which is no property", json_text(name)));
+      WorkBudget::spend(other.size());
+      if (!places.contains(spelled)) add(spelled, other);
+      members[places.at(spelled)].is_required = true;
     }
-    return add_rule("\"{\" " + members_from(members, other) + " \"}\"");
+    return add_rule("\"{\" " + members_from(members, other, place) + " \"}\"");
   }
 
   // Two rules for the members from each one on: as the first members, and after others, with a comma.
-  std::string members_from(const std::vector<Member>& members, const std::string& other) {
+  std::string members_from(const std::vector<Member>& members, const std::string& other, const std::string& place) {
     std::string first = "\"\"", later = "\"\"";
     if (!other.empty()) {
-      const std::string one = add_rule(fmt::format("{} \":\" \" \"? ({})", other_key(members), other));
+      const std::string one = add_rule(fmt::format("{} \":\" \" \"? ({})", other_key(members, place), other));
       first = add_rule(fmt::format("({0} (\",\" \" \"? {0})*)?", one));
       later = add_rule(fmt::format("(\",\" \" \"? {})*", one));
     }
@@ -290,10 +321,15 @@ class RuleWriter {
   }
 
   // Keys other than those of the members: without escapes, by which one could spell a member's name.
-  std::string other_key(const std::vector<Member>& members) {
+  std::string other_key(const std::vector<Member>& members, const std::string& place) {
     if (members.empty()) return basic("string");
     std::vector<std::string> names;
     for (const Member& member : members) names.push_back(member.name);
+    for (const std::string& name : names)
+      if (name.size() > kLongestOtherKey)
+        refuse_schema(place, fmt::format("a property has a name of {} bytes, and at most {} are taken beside "
+                                         "'additionalProperties'",
+                                         name.size(), kLongestOtherKey));
     std::ranges::sort(names);
     return add_rule("\"\\\"\" " + key_behind(names, 0));
   }
@@ -338,7 +374,9 @@ class RuleWriter {
 
 }  // namespace
 
-std::string json_schema_rules(const nlohmann::ordered_json& schema) { return RuleWriter(schema).rules(); }
+std::string json_schema_rules(const nlohmann::ordered_json& schema) {
+  return within_schema_work([&] { return RuleWriter(schema).rules(); });
+}
 
 std::string json_object_rules() { return json_schema_rules(RuleJson{{"type", "object"}}); }
 

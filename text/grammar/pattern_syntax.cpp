@@ -183,7 +183,10 @@ class PatternParser {
       ranges.insert(ranges.end(), item.begin(), item.end());
     }
     take();
-    if (negated) ranges = all_but(ranges);
+    if (negated) {
+      ranges.push_back({0xd800, 0xdfff});  // surrogates, which no text has
+      ranges = all_but(ranges);
+    }
     if (ranges.empty()) refuse("a class of no character");
     return ranges;
   }

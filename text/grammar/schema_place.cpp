@@ -7,6 +7,7 @@
 #include <map>
 #include <optional>
 
+#include "base/work_budget.h"
 #include "base/written_number.h"
 #include "runtime/error.h"
 
@@ -17,6 +18,18 @@ using PlaceJson = nlohmann::ordered_json;
 
 constexpr int kLongestReferences = 64;  // that lead to one another
 constexpr size_t kMostReferences = 256;
+constexpr uint64_t kWorkOfValue = 16;  // beside its text
+constexpr uint64_t kWorkOfType = 8;    // that a value may be of
+constexpr size_t kBytesOfWork = 16;    // that are copied for a unit
+constexpr size_t kLongestPlace = 400, kLongestReason = 400;
+
+// All of `text`, or its first bytes in whole characters.
+std::string first_of(const std::string& text, size_t most_bytes) {
+  if (text.size() <= most_bytes) return text;
+  size_t end = most_bytes;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
+  return text.substr(0, end) + "...";
+}
 
 // Null where `schema` has no such list, or object.
 const PlaceJson* part_of(const PlaceJson& schema, const char* key, PlaceJson::value_t type) {
@@ -56,6 +69,7 @@ class Endings {
  private:
   // `names`: the keys are names that the author chose.
   void collect(const PlaceJson& value, bool names) {
+    WorkBudget::spend(kWorkOfValue);
     if (value.is_array())
       for (const PlaceJson& one : value) collect(one, false);
     if (!value.is_object()) return;
@@ -80,6 +94,7 @@ class Endings {
   }
 
   bool can_end(const PlaceJson& schema) const {
+    WorkBudget::spend(kWorkOfValue);
     if (!schema.is_object()) return true;
     if (const auto reference = schema.find("$ref"); reference != schema.end())
       return ending_.contains(reference->get<std::string>());
@@ -98,6 +113,7 @@ class Endings {
     const auto more = schema.find("additionalProperties");
     return std::ranges::all_of(*required, [&](const PlaceJson& name) {
       if (!name.is_string()) return true;
+      WorkBudget::spend(kWorkOfValue + (properties != nullptr ? properties->size() : 0));
       if (properties != nullptr)
         if (const auto found = properties->find(name.get<std::string>()); found != properties->end())
           return can_end(*found);
@@ -118,6 +134,7 @@ const PlaceJson* without_reference(const PlaceJson& root, const PlaceJson& schem
 }
 
 bool is_of_type(const PlaceJson& value, const PlaceJson& type) {
+  WorkBudget::spend(kWorkOfType);
   if (type.is_null()) return true;
   if (type.is_array()) return std::ranges::any_of(type, [&](const PlaceJson& one) { return is_of_type(value, one); });
   if (type == "integer") return is_whole_number(value);
@@ -129,13 +146,20 @@ bool holds(const PlaceJson& list, const PlaceJson& value) {
 }
 
 // The values of a schema that lists them.
-std::optional<PlaceJson> constants_of(const PlaceJson& schema) {
+std::optional<std::vector<const PlaceJson*>> constants_of(const PlaceJson& schema) {
   const PlaceJson* choices = list_in(schema, "enum");
-  if (choices == nullptr && !schema.contains("const")) return std::nullopt;
-  PlaceJson found = PlaceJson::array();
-  for (const PlaceJson& value : schema.contains("const") ? PlaceJson::array({schema["const"]}) : *choices)
-    if (is_of_type(value, schema.value("type", PlaceJson())) && (choices == nullptr || holds(*choices, value)))
-      found.push_back(value);
+  const auto constant = schema.find("const"), type = schema.find("type");
+  const bool has_constant = constant != schema.end();
+  if (choices == nullptr && !has_constant) return std::nullopt;
+  std::vector<const PlaceJson*> found;
+  const auto add = [&](const PlaceJson& value) {
+    WorkBudget::spend(kWorkOfValue);
+    if (type == schema.end() || is_of_type(value, *type)) found.push_back(&value);
+  };
+  if (!has_constant)
+    std::ranges::for_each(*choices, add);
+  else if (choices == nullptr || holds(*choices, *constant))
+    add(*constant);
   return found;
 }
 
@@ -143,7 +167,7 @@ std::set<std::string> types_of(const PlaceJson& schema) {
   std::set<std::string> types;
   const auto add = [&](const std::string& type) { types.insert(type == "integer" ? "number" : type); };
   if (const auto constants = constants_of(schema)) {
-    for (const PlaceJson& one : *constants) add(is_json_number(one) ? "number" : one.type_name());
+    for (const PlaceJson* one : *constants) add(is_json_number(*one) ? "number" : one->type_name());
     return types;
   }
   const PlaceJson type = schema.value("type", PlaceJson());
@@ -154,12 +178,15 @@ std::set<std::string> types_of(const PlaceJson& schema) {
   return types;
 }
 
-bool share_a_value(const PlaceJson& a, const PlaceJson& b) {
-  return std::ranges::any_of(a, [&](const PlaceJson& one) { return holds(b, one); });
+bool share_a_value(const std::vector<const PlaceJson*>& a, const std::vector<const PlaceJson*>& b) {
+  return std::ranges::any_of(a, [&](const PlaceJson* one) {
+    return std::ranges::any_of(b, [&](const PlaceJson* other) { return same_json(*one, *other); });
+  });
 }
 
 bool is_required(const PlaceJson& schema, const std::string& name) {
   const PlaceJson* required = list_in(schema, "required");
+  WorkBudget::spend(kWorkOfValue * (required != nullptr ? required->size() : 0));
   return required != nullptr && std::ranges::find(*required, PlaceJson(name)) != required->end();
 }
 
@@ -173,6 +200,7 @@ bool are_two_disjoint(const PlaceJson& root, const PlaceJson& a, const PlaceJson
   const PlaceJson *properties = object_in(a, "properties"), *other_properties = object_in(b, "properties");
   if (properties == nullptr || other_properties == nullptr) return false;
   for (const auto& [name, value] : properties->items()) {
+    WorkBudget::spend(kWorkOfValue + other_properties->size());
     const auto found = other_properties->find(name);
     if (found == other_properties->end() || !is_required(a, name) || !is_required(b, name)) continue;
     const PlaceJson *one = without_reference(root, value), *other = without_reference(root, *found);
@@ -202,8 +230,9 @@ std::string without_percent(const std::string& text) {
 std::vector<PlaceJson> schema_constants(const PlaceJson& schema, const std::string& place) {
   if (schema.contains("enum") && (!schema["enum"].is_array() || schema["enum"].empty()))
     refuse_schema(place, "'enum' is no list, or an empty one");
-  const PlaceJson found = constants_of(schema).value_or(PlaceJson::array());
-  if (!found.empty()) return {found.begin(), found.end()};
+  std::vector<PlaceJson> values;
+  for (const PlaceJson* one : constants_of(schema).value_or(std::vector<const PlaceJson*>())) values.push_back(*one);
+  if (!values.empty()) return values;
   if (schema.contains("type"))
     refuse_schema(place, fmt::format("none of its values is of type {}", json_text(schema["type"])));
   refuse_schema(place, "'const' is not in 'enum'");
@@ -219,7 +248,25 @@ int64_t schema_count(const PlaceJson& schema, const std::string& place, const ch
 }
 
 void refuse_schema(const std::string& place, const std::string& what) {
-  throw Error({.doing = "read JSON schema", .object = place, .detail = what, .fault = Fault::usage});
+  throw Error({.doing = "read JSON schema",
+               .object = first_of(place, kLongestPlace),
+               .detail = first_of(what, kLongestReason),
+               .fault = Fault::usage});
+}
+
+std::string within_schema_work(const std::function<std::string()>& read) {
+  const WorkBudget budget(kMostSchemaWork);
+  try {
+    return read();
+  } catch (const WorkExceeded&) {
+    if (budget.spent() <= kMostSchemaWork) throw;  // the caller's own budget
+    refuse_schema("#", fmt::format("it takes more than {} units of work; fewer values, or shorter names and numbers",
+                                   kMostSchemaWork));
+  }
+}
+
+void spend_on_schema(const std::string& place, size_t text_bytes) {
+  WorkBudget::spend(kWorkOfValue + (place.size() + text_bytes) / kBytesOfWork);
 }
 
 const std::set<std::string>& silent_schema_keys() {
@@ -231,10 +278,17 @@ const std::set<std::string>& silent_schema_keys() {
 }
 
 const PlaceJson& referred_schema(const PlaceJson& root, const PlaceJson& path, const std::string& place) {
+  WorkBudget::spend(kWorkOfValue);
   if (!path.is_string() || !path.get_ref<const std::string&>().starts_with('#'))
     refuse_schema(place, fmt::format("'$ref' is {}, expected # and a place in the schema", json_text(path)));
   try {
-    return root.at(PlaceJson::json_pointer(without_percent(path.get_ref<const std::string&>().substr(1))));
+    PlaceJson::json_pointer pointer(without_percent(path.get_ref<const std::string&>().substr(1)));
+    const PlaceJson& found = root.at(pointer);
+    for (uint64_t below = 1; !pointer.empty(); ++below) {  // keys are looked for one after the other
+      pointer.pop_back();
+      WorkBudget::spend(below * root.at(pointer).size());
+    }
+    return found;
   } catch (const PlaceJson::exception&) {
     refuse_schema(place, fmt::format("'$ref' {} leads to nothing in the schema", json_text(path)));
   }

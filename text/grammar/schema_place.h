@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <string>
@@ -9,8 +10,16 @@
 
 namespace nodewright {
 
-// Throws Error (usage): the schema cannot be read at `place` because of `what`.
+// Throws Error (usage): the schema cannot be read at `place` because of `what`, of both the first part.
 [[noreturn]] void refuse_schema(const std::string& place, const std::string& what);
+
+// Units of WorkBudget that the reading of one schema may take. A schema of a hundred properties takes some thousands;
+// these are a tenth of a second.
+inline constexpr uint64_t kMostSchemaWork = 20'000'000;
+// Calls `read`. Throws Error (usage) where it takes more.
+std::string within_schema_work(const std::function<std::string()>& read);
+// What one value of a schema costs: its place in words, and the text that is made of it.
+void spend_on_schema(const std::string& place, size_t text_bytes);
 
 // Keys that say nothing about a text.
 const std::set<std::string>& silent_schema_keys();

@@ -62,11 +62,16 @@ class BodyBuilder {
 
   bool parse_error(size_t position, const std::string&, const nlohmann::detail::exception& error) {
     if (error.id == LargeNumbers::kFault && large_ == nullptr) return false;
-    const std::string why = error.what();
-    const size_t text = why.find("] ");
-    throw bad_request(fmt::format("{} is not valid JSON at byte {}: {}", place(), position,
-                                  text == std::string::npos ? why : why.substr(text + 2)),
-                      field_);
+    // The parser's "[json...] parse error at line 1, column 18: syntax error while parsing value - invalid literal;
+    // ...".
+    constexpr std::string_view kBeforeReason = " - ";
+    std::string why = error.what();
+    if (const size_t reason = why.find(kBeforeReason); reason != std::string::npos)
+      why.erase(0, reason + kBeforeReason.size());
+    const bool is_of_field = error.id == LargeNumbers::kFault || why.starts_with("invalid string");
+    throw bad_request(fmt::format("the body is not valid JSON at byte {}{}: {}", position,
+                                  field_.empty() ? "" : ", near " + quoted(field_), why),
+                      is_of_field ? field_ : "");
   }
 
  private:

@@ -1,6 +1,8 @@
 // config.json and generation_config.json: both spellings, defaults, and everything that is refused by name.
 #include "models/config/model_config.h"
 
+#include <numeric>
+
 #include "tests/models/checkpoint_files.h"
 
 namespace nodewright {
@@ -174,6 +176,12 @@ TEST(ModelConfig, TakesSamplingDefaultsAndEosFromTheGenerationConfig) {
     EXPECT_EQ(read_text(released().dump(), silent).eos, std::vector<int64_t>{128001}) << silent;
   EXPECT_EQ(read_text(released().dump(), R"({"eos_token_id": [7, 128001]})").eos, (std::vector<int64_t>{7, 128001}));
   EXPECT_EQ(read_text(released().dump(), R"({"eos_token_id": 7})").eos, (std::vector<int64_t>{7, 128001}));
+  EXPECT_EQ(read_text(released().dump(), R"({"eos_token_id": [7, 7]})").eos, (std::vector<int64_t>{7, 128001}));
+  json many = released();  // a million steps, not as many for each of them
+  std::vector<int64_t> all(1'000'000);
+  std::iota(all.begin(), all.end(), 0);
+  many["eos_token_id"] = all;
+  EXPECT_EQ(read_text(many.dump(), R"({"eos_token_id": 7})").eos.size(), all.size());
   json unsaid = released();
   unsaid.erase("eos_token_id");
   EXPECT_EQ(read_text(unsaid.dump(), R"({"eos_token_id": 7})").eos, std::vector<int64_t>{7});  // no Llama's 2

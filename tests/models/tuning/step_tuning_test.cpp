@@ -81,6 +81,7 @@ TEST_F(TuningFile, IsRefusedWithWhatIsWrong) {
         {"[]", "object"}}) {
     const std::string text = error_of([&, file = file] { read_tuning(write(file)); });
     EXPECT_NE(text.find(words), std::string::npos) << file << ": " << text;
+    EXPECT_TRUE(text.starts_with("cannot read tuning '")) << text;
   }
 }
 

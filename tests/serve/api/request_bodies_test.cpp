@@ -171,6 +171,22 @@ TEST_F(RequestBodies, HostileFormsAreRefusedInTime) {
   EXPECT_EQ(completions_error(body.dump()).param(), "structured_outputs");
 }
 
+// The parser stops in the body, not in the field before: the message and `param` are the body's.
+TEST_F(RequestBodies, ABodyThatIsNoJsonIsNotTheFaultOfItsLastField) {
+  const auto expect = [](const std::string& body, const std::string& where, const std::string& param = "") {
+    const ApiError error = completions_error(body);
+    EXPECT_TRUE(error.message().starts_with("the body is not valid JSON at byte " + where)) << error.message();
+    EXPECT_EQ(error.message().find("parse error"), std::string::npos) << "the place is told once: " << error.message();
+    EXPECT_EQ(error.param(), param) << body;
+  };
+  expect("", "1: unexpected end of input");
+  expect(R"({"prompt": "abc" x})", R"(18, near "prompt": invalid literal)");
+  expect(R"({"prompt": "abc"}{})", R"(18, near "prompt": unexpected '{'; expected end of input)");
+  expect(R"({"temperature": NaN})", R"(17, near "temperature": invalid literal)");
+  expect(R"({"prompt": "\ud800"})", R"(19, near "prompt": invalid string: surrogate)", "prompt");
+  expect(R"({"prompt": "a",})", R"(16, near "prompt": unexpected '}')");
+}
+
 // Small texts of JSON that make large values: what is made is counted, in values, before it is made.
 TEST_F(RequestBodies, ABodyOfMoreValuesThanItsBytesPayForIsRefused) {
   const auto list_of = [](const std::string& one, int count) {

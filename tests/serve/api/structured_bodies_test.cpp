@@ -6,6 +6,7 @@
 #include <tuple>
 #include <vector>
 
+#include "base/work_budget.h"
 #include "serve/fields/schema_references.h"
 #include "tests/serve/api/fake_engine.h"
 #include "text/grammar/context_free.h"
@@ -76,6 +77,16 @@ TEST_F(StructuredBodies, ReferencesToDefinitionsArePutInPlace) {
   EXPECT_ANY_THROW(without_references(doubling));
   doubling["$ref"] = "#/$defs/a20";
   EXPECT_ANY_THROW(without_references(doubling));
+  // Constants and names are copied for each reference to them: gigabytes, here.
+  Json numbers = Json::array(), references = Json::array();
+  for (int i = 0; i < 20'000; ++i) numbers.push_back(i);
+  for (int i = 0; i < 10'000; ++i) references.push_back({{"$ref", "#/$defs/e"}});
+  const std::string name(300'000, 'n');
+  for (const Json& repeated : {Json{{"enum", numbers}}, Json{{"const", name}}, Json{{"description", name}},
+                               Json{{"type", "object"}, {"properties", {{name, {{"type", "null"}}}}}}}) {
+    const WorkBudget budget(10'000'000);
+    EXPECT_THROW(without_references({{"$defs", {{"e", repeated}}}, {"anyOf", references}}), std::invalid_argument);
+  }
   EXPECT_NE(asked({{"guided_json", Json::parse(R"({"$defs":{"A":{"type":"integer"}},"type":"object",
     "properties":{"a":{"$ref":"#/$defs/A"}},"required":["a"]})")}})
                 .outputs[0]

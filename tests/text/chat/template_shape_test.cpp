@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "base/work_budget.h"
 #include "base/written_number.h"
 #include "text/chat/chat_template.h"
 
@@ -45,6 +46,18 @@ TEST(TemplateShapes, ContentsAreTextOrPartsAsTheTemplateReadsThem) {
       kMessages + "{% if m.role == 'user' %}{{ m.content[0].text }}{% else %}{{ m.content | trim }}{% endif %}" + kEnd;
   EXPECT_EQ(prompt_of(by_role, Json::array({{{"role", "system"}, {"content", Json::array({part("s")})}}, user("u")})),
             "system: s;user: u;");
+}
+
+// Forty conversations are tried, and each may take seconds.
+TEST(TemplateShapes, AreFoundWithinAsMuchWorkAsAFewConversationsTake) {
+  const std::string endless = "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}";
+  const std::string late = "{% for a in range(99999) %}{% for b in range(9) %}{% endfor %}{% endfor %}{{ messages }}";
+  for (const std::string& source : {endless, late}) {
+    const ChatTemplate made(source, "test");
+    const WorkBudget budget(2 * kMostShapeWork);
+    EXPECT_TRUE(made.shape().content_of("user").text) << "what is not known";
+    EXPECT_GT(budget.spent(), kMostShapeWork / 2) << "the test asks for less than the limit";
+  }
 }
 
 Json calling(const Json& arguments) {

@@ -70,6 +70,9 @@ TEST(BytePattern, MatchesWhatTheLanguageOfTheExpressionHolds) {
   }
 }
 
+// No UTF-8 spells them: a text that came here could neither go on nor end.
+constexpr const char* kOnlySurrogates = "a[^\\x00-\ud7ff\ue000-\U0010ffff]";
+
 TEST(BytePattern, RefusesWhatIsNotItsSyntaxWithThePlace) {
   const std::pair<const char*, std::vector<std::string>> cases[] = {{"a(b", {"without its )", "byte 3"}},
                                                                     {"ab)", {"unmatched )"}},
@@ -88,6 +91,7 @@ TEST(BytePattern, RefusesWhatIsNotItsSyntaxWithThePlace) {
                                                                     {"\\p{L}", {"\\p, which"}},
                                                                     {"\xff", {"UTF-8"}},
                                                                     {"[^\\d\\D]", {"no character"}},
+                                                                    {kOnlySurrogates, {"no character"}},
                                                                     {"\\ud800", {"surrogate"}}};
   for (const auto& [pattern, named] : cases)
     for (const std::string& word : named) expect_words(error_of([&] { parse_byte_pattern(pattern); }), {word});

@@ -9,6 +9,7 @@
 #include "tests/support/scratch_folder.h"
 #include "tests/text/tokenizer_goldens.h"
 #include "text/text_stream.h"
+#include "text/tokenizer/steps/normal_text.h"
 #include "text/unicode/utf8.h"
 
 namespace nodewright {
@@ -36,6 +37,11 @@ class Pipeline : public testing::TestWithParam<std::string> {
 
 INSTANTIATE_TEST_SUITE_P(Kinds, Pipeline, testing::ValuesIn(kinds_of_pipelines()),
                          [](const auto& info) { return info.param; });
+
+TEST(Pipelines, ATextThatGrowsBeyondMeasureIsRefusedBeforeItFillsTheMemory) {
+  EXPECT_EQ(replace_all("aba", "a", "cc"), "ccbcc");
+  EXPECT_THROW(replace_all(std::string(300, 'a'), "a", std::string(1'000'000, 'b')), Error);
+}
 
 TEST(Pipelines, AreAllThere) { EXPECT_GE(kinds_of_pipelines().size(), 22u); }
 

@@ -5,7 +5,7 @@
 namespace nodewright {
 
 void check_normal_length(std::string_view normal) {
-  constexpr std::size_t kLongest = std::size_t{1} << 30;  // bytes
+  constexpr std::size_t kLongest = std::size_t{1} << 28;  // bytes; 8 times the largest body that a server reads
   if (normal.size() <= kLongest) return;
   throw Error({.doing = "normalize text",
                .detail = "it becomes longer than " + std::to_string(kLongest) + " bytes",
