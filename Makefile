@@ -98,7 +98,7 @@ check-cuda12: configure
 
 # What tests need beside what a build needs.
 test-tools:
-	cmake/install_missing.sh docs clang sanitizers spell zmq
+	cmake/install_missing.sh docs clang format sanitizers spell zmq
 
 fuzz: configure
 	cmake --build build -j$(JOBS) --target graph_tests nodewright_cpu_driver

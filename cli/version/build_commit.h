@@ -1,5 +1,5 @@
-// The commit that the program was built from. A source file of its own defines it, which cmake/BuildCommit.cmake writes:
-// a new commit compiles that one again, and nothing else.
+// The commit that the program was built from. A source file of its own defines it, which cmake/BuildCommit.cmake
+// writes: a new commit compiles that one again, and nothing else.
 #pragma once
 
 namespace nodewright::cli {

@@ -35,8 +35,8 @@ NODEWRIGHT_DEVICE void product(const Args& args) {
   constexpr int kUnit = To::kUnit;
   static_assert(kBatch % kUnit == 0, "a gate row and its up row end in the same segment");
   const int own = static_cast<int>(threadIdx.x);
-  // With one row, this thread's result of the first segment, mostly the only one, comes with x: requested after the sums
-  // it would keep the next kernel waiting. For more rows there are no registers.
+  // With one row, this thread's result of the first segment, mostly the only one, comes with x: requested after the
+  // sums it would keep the next kernel waiting. For more rows there are no registers.
   constexpr bool kComesWithX = kTile == 1 && To::kEarly;
   typename To::Held first{};
   bool has_first = kComesWithX;

@@ -8,10 +8,10 @@ namespace nodewright {
 inline constexpr uint64_t kHugePageBytes = uint64_t{2} << 20;  // x86-64
 inline constexpr uint64_t kHeapBytes = uint64_t{256} << 20;    // of a large program
 
-// Lets the next `bytes` of the heap lie in pages of 2 MiB, keeps freed memory, and bounds malloc's arenas to eight (each
-// keeps the most that any thread has used of it): call it first in main(). Plans and the driver's graphs are many small
-// allocations, and most of what building them costs is the faults of fresh pages of 4 KiB: with this, 102 graphs of 101
-// nodes take 47 ms instead of 88 (medians of three; one H200, driver 580.159.04, 2026-11-21;
+// Lets the next `bytes` of the heap lie in pages of 2 MiB, keeps freed memory, and bounds malloc's arenas to eight
+// (each keeps the most that any thread has used of it): call it first in main(). Plans and the driver's graphs are many
+// small allocations, and most of what building them costs is the faults of fresh pages of 4 KiB: with this, 102 graphs
+// of 101 nodes take 47 ms instead of 88 (medians of three; one H200, driver 580.159.04, 2026-11-21;
 // bench/results/2026-11-21-h200-heap.txt). Nothing is resident until it is used.
 //
 // Returns how many bytes were advised: 0 where malloc is not glibc's or takes none of its memory from the heap, or the

@@ -1,5 +1,5 @@
-// SIGINT, SIGTERM and SIGHUP, kept from a thread and from those that it starts: what must not be cut short holds them back, and
-// threads of a library leave them to the threads of the program.
+// SIGINT, SIGTERM and SIGHUP, kept from a thread and from those that it starts: what must not be cut short holds them
+// back, and threads of a library leave them to the threads of the program.
 #pragma once
 
 #include <signal.h>

@@ -22,7 +22,7 @@ struct OutputUpdate {
   std::string text;             // of an output with stop strings: what they let through since then; else empty
   std::string stop_string;      // with an end by one: which
   std::vector<TokenLogprobs> logprobs, prompt_logprobs;  // of the prompt: with the first of its outputs
-  std::optional<Resolution> end;  // the last update of this output
+  std::optional<Resolution> end;                         // the last update of this output
 };
 
 // Who waits for a submission's outputs. Called on the loop's delivery thread, one call after the other in the order of

@@ -82,13 +82,14 @@ Budgets read_budgets() {
     throw Error(
         {.doing = "read recorded budgets", .object = budgets_file().string(), .detail = "there is no such file"});
   const nlohmann::json json = nlohmann::json::parse(file);
-  return {json.at("nvrtc").get<std::string>(), json.at("inputs").get<std::string>(), budgets_of<LayerBudget>(json.at("layers")),
-          budgets_of<KernelBudget>(json.at("kernels"))};
+  return {json.at("nvrtc").get<std::string>(), json.at("inputs").get<std::string>(),
+          budgets_of<LayerBudget>(json.at("layers")), budgets_of<KernelBudget>(json.at("kernels"))};
 }
 
 void write_budgets(const Budgets& budgets) {
   std::ostringstream text;
-  text << "{\n  \"nvrtc\": " << ordered_json(budgets.nvrtc) << ",\n  \"inputs\": " << ordered_json(budgets.inputs) << ",\n";
+  text << "{\n  \"nvrtc\": " << ordered_json(budgets.nvrtc) << ",\n  \"inputs\": " << ordered_json(budgets.inputs)
+       << ",\n";
   write_lines(text, "layers", budgets.layers);
   text << ",\n";
   write_lines(text, "kernels", budgets.kernels);

@@ -92,8 +92,8 @@ class ChatTemplates {
  public:
   // Reads chat_template.jinja as "default" and additional_chat_templates/NAME.jinja or, where there are none of these,
   // chat_template in tokenizer_config.json: one text, or a list of {"name", "template"}. Throws as
-  // ChatTemplate::from_folder. `instead`: a file with the one template, in place of all that the folder has; the special
-  // tokens are those of the folder. Empty: the folder's.
+  // ChatTemplate::from_folder. `instead`: a file with the one template, in place of all that the folder has; the
+  // special tokens are those of the folder. Empty: the folder's.
   static ChatTemplates from_folder(const std::filesystem::path& folder, const std::filesystem::path& instead = {});
 
   // The one of that name. With none: "tool_use" where there are tools, if it is there, else "default". Throws Error

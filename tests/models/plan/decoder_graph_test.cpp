@@ -271,12 +271,9 @@ TEST_P(DecoderGraphCheckerOnCpuDriver, FindsAnEdgeThatIsMissingOrNotNeeded) {
 }
 
 // Each plan takes a process of Python: one step a model here, the others in sweeps.
-const ModelsAndBuckets kChecked = {{"llama/odd_sizes", 8},
-                                   {"llama/odd_sizes", kHeldToRows + 1},
-                                   {"gemma3/window_16", 1},
-                                   {"gemma3/window_16", kProductsFromRows},
-                                   {"gpt2/learned_positions", 2},
-                                   {"qwen3/normed_heads", 4}};
+const ModelsAndBuckets kChecked = {{"llama/odd_sizes", 8},        {"llama/odd_sizes", kHeldToRows + 1},
+                                   {"gemma3/window_16", 1},       {"gemma3/window_16", kProductsFromRows},
+                                   {"gpt2/learned_positions", 2}, {"qwen3/normed_heads", 4}};
 ModelsAndBuckets not_checked() {
   ModelsAndBuckets all = models_and_buckets();
   std::erase_if(all, [](const auto& one) { return std::ranges::find(kChecked, one) != kChecked.end(); });
