@@ -18,6 +18,7 @@
 #include "cli/options/sampling_options.h"
 #include "cli/options/template_args.h"
 #include "cli/options/whole_number.h"
+#include "cli/output/note.h"
 #include "cli/session.h"
 #include "runtime/error.h"
 #include "text/chat/chat_template.h"
@@ -75,8 +76,8 @@ int chat(const ChatOptions& options) {
                              .template_args = std::move(template_args),
                              .adapter = only_adapter(options.engine)});
   if (isatty(STDIN_FILENO) != 0)
-    fmt::print(stderr, "{} on {}. /help says what there is, /exit or Ctrl-D leaves.\n",
-               folder_name(options.session.model), session.device().name());
+    note(fmt::format("{} on {}. /help says what there is, /exit or Ctrl-D leaves.\n",
+                     folder_name(options.session.model), session.device().name()));
   catch_interruption();
   Talk talk(conversation, settings, config.generation, options.stats);
   if (options.stats)

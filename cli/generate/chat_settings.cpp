@@ -81,18 +81,24 @@ void set_by_name(ChatSettings& settings, std::string name, const std::string& va
   settings = changed;
 }
 
-std::string settings_words(const ChatSettings& settings) {
+std::string settings_words(const ChatSettings& settings, const GenerationDefaults& defaults) {
   const SamplingOptions& sampling = settings.sampling;
+  const Sampling next = sampling_of(sampling, defaults);
+  const ChoiceOptions penalties = penalties_of(sampling, defaults);
   std::string text;
-  const auto add = [&text](std::string_view name, const auto& value) {
-    text += value ? fmt::format("{:<18} {}\n", name, *value) : fmt::format("{:<18} the checkpoint's\n", name);
+  const auto add = [&text](std::string_view name, bool was_set, const auto& value, bool of_checkpoint) {
+    const char* whose = was_set ? "" : of_checkpoint ? " (the checkpoint's)" : " (usual)";
+    text += fmt::format("{:<18} {}{}\n", name, value, whose);
   };
-  for (const RealSetting& one : kReals) {
-    const std::optional<double> value =
-        one.name == "temperature" && sampling.greedy ? std::optional<double>(0) : sampling.*one.value;
-    add(one.name, value);
-  }
-  add("top_k", sampling.top_k);
+  const bool greedy = sampling.greedy;
+  add("temperature", sampling.temperature || greedy, next.temperature, defaults.temperature || defaults.sample);
+  add("top_p", sampling.top_p || greedy, next.top_p, defaults.top_p.has_value());
+  add("min_p", sampling.min_p || greedy, next.min_p, defaults.min_p.has_value());
+  add("repetition_penalty", sampling.repetition_penalty || greedy, penalties.repetition_penalty,
+      defaults.repetition_penalty.has_value());
+  add("presence_penalty", sampling.presence_penalty.has_value(), penalties.presence_penalty, false);
+  add("frequency_penalty", sampling.frequency_penalty.has_value(), penalties.frequency_penalty, false);
+  add("top_k", sampling.top_k || greedy, next.top_k, defaults.top_k.has_value());
   text += sampling.seed ? fmt::format("{:<18} {}\n", "seed", *sampling.seed) : fmt::format("{:<18} drawn\n", "seed");
   return text + fmt::format("{:<18} {}\n", "max_tokens", settings.max_tokens);
 }

@@ -20,7 +20,7 @@ std::vector<std::string> chat_setting_names();
 // the checkpoint's, or for max_tokens `usual_tokens`.
 void set_by_name(ChatSettings& settings, std::string name, const std::string& value, int64_t usual_tokens);
 
-// A line for each: "temperature 0.7", or that the checkpoint decides.
-std::string settings_words(const ChatSettings& settings);
+// A line for each: "temperature 0.7", where nothing was set with whose value it is.
+std::string settings_words(const ChatSettings& settings, const GenerationDefaults& defaults);
 
 }  // namespace nodewright::cli

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "cli/output/standard_output.h"
+#include "cli/output/answer_output.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
@@ -81,9 +81,10 @@ RequestOutcome Conversation::answer(const std::string& message, const Sampling& 
   RequestChoice choice = read_choice(choices_, options_.choice, options_.settings.sampling, options_.eos);
   AnswerText text(tokenizer_, choice.stops);
   std::string said;
-  const auto write = [&said](const std::string& part) {
+  AnswerOutput output;
+  const auto write = [&](const std::string& part) {
     said += part;
-    write_standard_output(part);
+    output.write(part);
   };
   RequestSpec spec{.prompt = std::move(prompt),
                    .max_tokens = options_.settings.max_tokens,
@@ -93,8 +94,12 @@ RequestOutcome Conversation::answer(const std::string& message, const Sampling& 
       engine_, std::move(spec), sampling, std::move(choice.options), [&](int32_t token) { write(text.push(token)); },
       stopped);
   write(text.finish());
-  messages_.push_back({"assistant", std::move(said)});
-  write_standard_output("\n");
+  output.write("\n");
+  is_last_answered_ = !said.empty() || !stopped();
+  if (is_last_answered_)
+    messages_.push_back({"assistant", std::move(said)});
+  else
+    messages_.pop_back();
   return outcome;
 }
 

@@ -52,6 +52,8 @@ class Conversation {
 
   size_t turns() const { return messages_.size() / 2; }  // that are in the context
   int64_t context() const { return options_.context; }
+  // False where the last answer() was stopped before the answer had a character: its message counts as not said.
+  bool is_last_answered() const { return is_last_answered_; }
 
  private:
   std::vector<TokenId> prompt_of(const std::vector<ChatMessage>& messages) const;
@@ -63,6 +65,7 @@ class Conversation {
   const ModelConfig& config_;
   ConversationOptions options_;
   std::vector<ChatMessage> messages_;  // the system's first, then user and assistant in turn
+  bool is_last_answered_ = true;
 };
 
 }  // namespace nodewright::cli

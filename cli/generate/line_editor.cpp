@@ -12,7 +12,6 @@
 #include <clocale>
 #include <csignal>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <cwchar>
 #include <iostream>
@@ -22,6 +21,7 @@
 #include "cli/generate/pasted_texts.h"
 #include "cli/generate/typed_history.h"
 #include "cli/interruption.h"
+#include "cli/output/terminal_kind.h"
 
 namespace nodewright::cli {
 namespace {
@@ -30,6 +30,14 @@ constexpr int kWaitMs = 100;  // a signal that another thread of the process too
 // Bracketed paste: the terminal puts marks around what is pasted.
 constexpr std::string_view kMarkPastes = "\033[?2004h", kMarkNoPastes = "\033[?2004l";
 constexpr std::wstring_view kPasteEnds = L"\033[201~";
+
+constexpr char kUnseen = '\1';  // around what takes no column of the prompt
+
+// Bold and green: where a person speaks, and not the model.
+std::string in_color(const std::string& prompt) {
+  return kUnseen + std::string("\033[1;32m") + kUnseen + prompt.substr(0, prompt.size() - 1) + kUnseen + "\033[0m" +
+         kUnseen + prompt.back();
+}
 
 volatile std::sig_atomic_t resized = 0, continued = 0;
 
@@ -76,11 +84,6 @@ std::wstring widen(const std::string& text) {
   return wide;
 }
 
-bool is_plain_terminal() {
-  const char* name = std::getenv("TERM");
-  return name == nullptr || *name == '\0' || std::strcmp(name, "dumb") == 0;
-}
-
 }  // namespace
 
 struct LineEditor::Terminal {
@@ -93,22 +96,29 @@ struct LineEditor::Terminal {
   PastedTexts pasted;
   std::string waiting;  // bytes that were read from the terminal and not given to libedit
   size_t taken = 0;     // of them
-  bool interrupted = false, had_text = false;
-  const bool plain = is_plain_terminal();
+  bool interrupted = false, had_text = false, colored = false;
+  bool plain = true;
 
   explicit Terminal(LineEditorOptions given) : options(std::move(given)), typed(options.history) {
     speak_utf8();
     tcgetattr(STDIN_FILENO, &as_it_was);
     std::FILE* shown = isatty(STDOUT_FILENO) != 0 ? stdout : stderr;
     screen = fileno(shown);
+    plain = !obeys_escape_codes(screen);
     edit = el_init("nodewright", stdin, shown, stderr);
     history = history_init();
     ::history(history, &event, H_SETSIZE, static_cast<int>(kTypedHistoryEntries));
     ::history(history, &event, H_SETUNIQUE, 1);
     for (const std::string& one : typed.entries()) remember(one);
     el_set(edit, EL_CLIENTDATA, this);
-    el_set(
-        edit, EL_PROMPT, +[](EditLine* of) { return self_of(of).prompt.data(); });
+    colored = shows_colors(screen);
+    if (colored) {
+      el_set(
+          edit, EL_PROMPT_ESC, +[](EditLine* of) { return self_of(of).prompt.data(); }, kUnseen);
+    } else {
+      el_set(
+          edit, EL_PROMPT, +[](EditLine* of) { return self_of(of).prompt.data(); });
+    }
     el_set(edit, EL_EDITOR, "emacs");
     el_set(edit, EL_HIST, ::history, history);
     el_set(
@@ -248,7 +258,7 @@ struct LineEditor::Terminal {
   }
 
   ReadLine read(const std::string& before) {
-    prompt = before;
+    prompt = colored ? in_color(before) : before;
     interrupted = false;
     int count = 0;
     const char* read = el_gets(edit, &count);

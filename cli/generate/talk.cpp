@@ -12,6 +12,7 @@
 #include "cli/generate/conversation_file.h"
 #include "cli/generate/typed_history.h"
 #include "cli/interruption.h"
+#include "cli/output/note.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
@@ -25,9 +26,9 @@ void tell_left_out(size_t turns, const std::string& first, int64_t context) {
   constexpr size_t kShown = 40;  // bytes
   std::string beginning = first.substr(0, kShown);
   std::ranges::replace(beginning, '\n', ' ');
-  fmt::print(stderr, "nodewright: the context of {} tokens is full: {} left out, from \"{}{}\" on\n", context,
-             turns == 1 ? "the oldest turn is" : fmt::format("the oldest {} turns are", turns), beginning,
-             first.size() > kShown ? "..." : "");
+  note(fmt::format("nodewright: the context of {} tokens is full: {} left out, from \"{}{}\" on\n", context,
+                   turns == 1 ? "the oldest turn is" : fmt::format("the oldest {} turns are", turns), beginning,
+                   first.size() > kShown ? "..." : ""));
 }
 
 }  // namespace
@@ -48,8 +49,7 @@ int Talk::run() {
     const ReadLine message = read_message();
     if (message.end == ReadLine::End::ended) break;
     if (message.end == ReadLine::End::interrupted && std::exchange(may_leave, true)) return exit_code;
-    if (message.end == ReadLine::End::interrupted)
-      fmt::print(stderr, "(another Ctrl-C leaves; so do /exit and Ctrl-D)\n");
+    if (message.end == ReadLine::End::interrupted) note("(another Ctrl-C leaves; so do /exit and Ctrl-D)\n");
     if (message.end == ReadLine::End::cleared) may_leave = true;
     if (!message.entered()) continue;
     may_leave = false;
@@ -63,7 +63,7 @@ int Talk::run() {
         obey(command);
     } catch (const Error& error) {
       if (error.parts().fault != Fault::usage) throw;
-      fmt::print(stderr, "nodewright: {}\n", error.what());
+      note(fmt::format("nodewright: {}\n", error.what()));
       if (command.word == ChatWord::none || !editor_.is_terminal()) exit_code = 1;
     }
     if (terminated()) return interruption_exit_code();
@@ -95,9 +95,10 @@ ReadLine Talk::read_message() {
 void Talk::obey(const ChatCommand& command) {
   switch (command.word) {
     case ChatWord::help:
-      return fmt::print(stderr, "{}", chat_help());
+      return note(chat_help());
     case ChatWord::clear:
-      return conversation_.reset();
+      conversation_.reset();
+      return confirm("the conversation begins anew");
     case ChatWord::stats:
       return print_totals();
     case ChatWord::save:
@@ -114,8 +115,8 @@ void Talk::obey(const ChatCommand& command) {
       break;
   }
   const std::string near = nearest_chat_command(command.name);
-  fmt::print(stderr, "nodewright: there is no command {}; {}/help lists them\n", command.name,
-             near.empty() ? "" : fmt::format("did you mean {}? ", near));
+  note(fmt::format("nodewright: there is no command {}; {}/help lists them\n", command.name,
+                   near.empty() ? "" : fmt::format("did you mean {}? ", near)));
 }
 
 void Talk::answer(const std::string& message) {
@@ -124,12 +125,14 @@ void Talk::answer(const std::string& message) {
   };
   const LineEditor::QuietKeys quiet(editor_);
   const RequestOutcome outcome = conversation_.answer(message, sampling_, cli::interrupted, left_out);
+  if (!conversation_.is_last_answered())
+    confirm("(interrupted before the answer began: the message counts as not said)");
   ++totals_.answers;
   totals_.prompt_tokens += outcome.prompt_tokens;
   totals_.found_tokens += outcome.found_tokens;
   totals_.tokens += outcome.tokens;
   totals_.last = outcome;
-  if (stats_) fmt::print(stderr, "{}", outcome_report(outcome));
+  if (stats_) note(outcome_report(outcome));
   ++*sampling_.seed;  // or each turn would draw the same numbers
 }
 
@@ -148,17 +151,17 @@ void Talk::regenerate() {
 void Talk::save(const std::string& file) {
   if (file.empty()) throw Error({.doing = "save", .detail = "/save needs the name of a file", .fault = Fault::usage});
   save_conversation(path_of_person(file), conversation_.messages());
-  fmt::print(stderr, "saved {} in {}\n", turns_words(conversation_.turns()), file);
+  note(fmt::format("saved {} in {}\n", turns_words(conversation_.turns()), file));
 }
 
 void Talk::load(const std::string& file) {
   if (file.empty()) throw Error({.doing = "load", .detail = "/load needs the name of a file", .fault = Fault::usage});
   conversation_.replace(load_conversation(path_of_person(file)));
-  fmt::print(stderr, "loaded {} from {}\n", turns_words(conversation_.turns()), file);
+  note(fmt::format("loaded {} from {}\n", turns_words(conversation_.turns()), file));
 }
 
 void Talk::set(const std::string& words) {
-  if (words.empty()) return fmt::print(stderr, "{}", settings_words(settings_));
+  if (words.empty()) return note(settings_words(settings_, defaults_));
   const size_t end = words.find_first_of(" \t=");
   const size_t value = words.find_first_not_of(" \t=", std::min(end, words.size()));
   if (value == std::string::npos)
@@ -170,22 +173,28 @@ void Talk::set(const std::string& words) {
   const std::optional<uint64_t> seed = settings_.sampling.seed ? settings_.sampling.seed : sampling_.seed;
   sampling_ = sampling_of(settings_.sampling, defaults_);
   sampling_.seed = seed;
+  confirm("set, for the answers from now on");
 }
 
 void Talk::set_system(const std::string& text) {
   if (text.empty())
-    return fmt::print(stderr, "{}\n", conversation_.system().value_or("there is no message of the system"));
-  conversation_.set_system(text == "\"\"" ? std::nullopt : std::optional<std::string>(text));
+    return note(fmt::format("{}\n", conversation_.system().value_or("there is no message of the system")));
+  const bool none = text == "\"\"";
+  conversation_.set_system(none ? std::nullopt : std::optional<std::string>(text));
+  confirm(none ? "removed" : "set, for the answers from now on");
+}
+
+void Talk::confirm(std::string_view words) const {
+  if (editor_.is_terminal()) note(std::string(words) + "\n");
 }
 
 void Talk::print_totals() const {
-  if (totals_.answers == 0) return fmt::print(stderr, "no answer yet\n");
-  fmt::print(stderr, "{}", outcome_report(totals_.last));
-  fmt::print(stderr, "all       {} answer{} of {} tokens; {} of {} prompt tokens came from the cache\n",
-             totals_.answers, totals_.answers == 1 ? "" : "s", totals_.tokens, totals_.found_tokens,
-             totals_.prompt_tokens);
-  fmt::print(stderr, "context   {} of {} tokens, {}\n", totals_.last.prompt_tokens + totals_.last.tokens,
-             conversation_.context(), turns_words(conversation_.turns()));
+  if (totals_.answers == 0) return note("no answer yet\n");
+  note(outcome_report(totals_.last));
+  note(fmt::format("all       {} answer{} of {} tokens; {} of {} prompt tokens came from the cache\n", totals_.answers,
+                   totals_.answers == 1 ? "" : "s", totals_.tokens, totals_.found_tokens, totals_.prompt_tokens));
+  note(fmt::format("context   {} of {} tokens, {}\n", totals_.last.prompt_tokens + totals_.last.tokens,
+                   conversation_.context(), turns_words(conversation_.turns())));
 }
 
 }  // namespace nodewright::cli

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "cli/generate/chat_command.h"
 #include "cli/generate/chat_settings.h"
@@ -39,6 +40,8 @@ class Talk {
   void set(const std::string& words);
   void set_system(const std::string& text);
   void print_totals() const;
+  // A word to a person at a terminal; a script gets none.
+  void confirm(std::string_view words) const;
 
   Conversation& conversation_;
   ChatSettings& settings_;

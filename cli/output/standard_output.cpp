@@ -15,7 +15,10 @@ namespace nodewright::cli {
 void write_standard_output(std::string_view text) {
   static const bool is_terminal = isatty(STDOUT_FILENO) != 0;
   const std::string shown = is_terminal ? visible_text(text) : "";
-  if (is_terminal) text = shown;
+  draw_on_standard_output(is_terminal ? shown : text);
+}
+
+void draw_on_standard_output(std::string_view text) {
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
   if (written && std::fflush(stdout) == 0) return;
   throw Error({.doing = "write to", .object = "standard output", .detail = std::strerror(errno)});

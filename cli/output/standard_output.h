@@ -9,4 +9,7 @@ namespace nodewright::cli {
 // Throws Error naming standard output and the system's words.
 void write_standard_output(std::string_view text);
 
+// As it is, escape codes included: for what draws on a terminal. Throws the same.
+void draw_on_standard_output(std::string_view text);
+
 }  // namespace nodewright::cli

@@ -30,7 +30,7 @@ async function answer_of(path, options) {
     response = await fetch(path, { cache: "no-store", credentials: "omit", redirect: "error", ...options });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ApiFailure(`The server does not answer (${error.message}).`);
+    throw new ApiFailure("The server does not answer.");
   }
   if (!response.ok) throw failure_of(response.status, await response.text());
   return response;

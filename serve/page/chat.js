@@ -36,12 +36,21 @@ function keep() {
   changed();
 }
 
+const is_at_end = log => log.scrollHeight - log.scrollTop - log.clientHeight < 40;
+
 // Keeps the end in sight unless the reader has scrolled up.
 function follow(change) {
-  const log = by_id("talk");
-  const at_end = log.scrollHeight - log.scrollTop - log.clientHeight < 40;
+  const log = by_id("talk"), at_end = is_at_end(log);
   change();
   if (at_end) log.scrollTop = log.scrollHeight;
+}
+
+// The same where the talk gets less room: a notice above it, a keyboard of glass below.
+function follow_room() {
+  const log = by_id("talk");
+  let was_at_end = true;
+  log.addEventListener("scroll", () => was_at_end = is_at_end(log));
+  new ResizeObserver(() => { if (was_at_end) log.scrollTop = log.scrollHeight; }).observe(log);
 }
 
 function add_turn(role, text) {
@@ -164,6 +173,7 @@ export function clear() {
 // `told`: called when conversations have changed, also in another window.
 export function start_chat({ told }) {
   changed = told;
+  follow_room();
   by_id("stop").addEventListener("click", () => {
     stop();
     by_id("prompt").focus();

@@ -283,16 +283,18 @@ class Demo(CommandTest):
 class AtTerminal:
     """nodewright chat at a pseudo-terminal: what a person types, and what the screen shows."""
 
-    def __init__(self, test, *words, **environment):
+    def __init__(self, test, *words, columns=200, notes=False, **environment):
         self.test, self.shown, self.passed = test, b"", 0
         self.master, slave = os.openpty()
-        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 200, 0, 0))
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, columns, 0, 0))
         self.process = subprocess.Popen([PROGRAM, *on_device("chat", test.folder, *words)], stdin=slave, stdout=slave,
-                                        stderr=subprocess.PIPE, start_new_session=True, preexec_fn=self.own_terminal,
-                                        env={**os.environ, "TERM": "xterm", "NODEWRIGHT_CHAT_HISTORY": "", **environment})
+                                        stderr=slave if notes else subprocess.PIPE, start_new_session=True, preexec_fn=self.own_terminal,
+                                        env={**os.environ, "TERM": "xterm", "NO_COLOR": "1", "NODEWRIGHT_CHAT_HISTORY": "",
+                                             **environment})
         os.close(slave)
         test.addCleanup(os.close, self.master)
-        test.addCleanup(self.process.stderr.close)
+        if not notes:
+            test.addCleanup(self.process.stderr.close)
         test.addCleanup(self.process.wait)
         test.addCleanup(self.process.kill)
 
@@ -328,8 +330,8 @@ class Terminal(ChatTest):
         self.write("chat_template.jinja", "{{ bos_token }}{{ messages[-1].content }}")
         self.saved = os.path.join(self.folder, "talk.json")
 
-    def at(self, *words, **environment):
-        return AtTerminal(self, *(words or LENGTH), **environment)
+    def at(self, *words, **more):
+        return AtTerminal(self, *(words or LENGTH), **more)
 
     def said(self):
         with open(self.saved) as file:
@@ -433,6 +435,86 @@ class Terminal(ChatTest):
         screen.until(b"ZQZQ")
         screen.keys(b"\x15The cat\r")
         self.assertEqual(["The dog", "The cat"], self.save_and_leave(screen))
+
+    def test_no_word_of_an_answer_is_broken_at_the_edge(self):
+        words = ("--greedy", "--max-tokens", "150", "--logit-bias", "1=-100")
+        answer = self.succeed(*on_device("chat", self.folder, *words), stdin=b"The dog\n")
+        self.assertGreater(len(answer), 400)
+        for columns in (40, 23):
+            screen = self.at(*words, columns=columns)
+            screen.at_prompt(b"The dog\r")
+            screen.until(b"The dog\r\n")
+            lines = screen_of(screen.until(b"> ").decode(), columns)
+            self.assertEqual(answer.split(), [word for line in lines for word in line.split()])
+            self.assertGreater(len(lines), len(answer) // columns)
+            self.assertEqual([], [line for line in lines[1:] if line.startswith(" ")])
+            time.sleep(0.5)
+            screen.keys(b"\x04")
+            self.assertEqual(0, screen.ends())
+        screen = self.at(*words, columns=40, TERM="dumb")
+        screen.at_prompt(b"The dog\r")
+        screen.until(b"The dog\r\n")
+        self.assertNotIn(b"\x1b", screen.until(b"> "))
+
+    def test_no_word_of_a_note_is_broken_at_the_edge(self):
+        help_text = run(*on_device("chat", self.folder), stdin=b"/help\n").stderr.decode()
+        screen = self.at(columns=40, notes=True)
+        screen.at_prompt(b"/help\r")
+        screen.until(b"/help\r\n")
+        lines = screen_of(screen.until(b"\r\n> ").decode(), 40)
+        self.assertEqual(help_text.split(), [word for line in lines for word in line.split()])
+        screen.keys(b"/exit\r")
+        self.assertEqual(0, screen.ends())
+
+    def test_the_prompt_has_a_color_of_its_own_unless_nobody_wants_it(self):
+        for color, environment in ((True, {"NO_COLOR": ""}), (False, {}), (False, {"NO_COLOR": "", "TERM": "dumb"})):
+            screen = self.at(**environment)
+            screen.until(b">")
+            time.sleep(0.5)  # until the keys are the library's
+            self.assertEqual(color, b"\x1b[1;32m>" in screen.shown, screen.shown)
+            screen.keys(b"\x04")
+            self.assertEqual(0, screen.ends())
+
+    def test_a_message_that_is_interrupted_before_its_answer_counts_as_not_said(self):
+        screen = self.at("--greedy", "--max-tokens", "100000", "--logit-bias", "0=100", "--logit-bias", "1=-100")  # no text
+        screen.at_prompt(b"The cat\r")
+        screen.until(b"The cat\r\n")
+        screen.keys(b"\x03")
+        self.assertEqual([], self.save_and_leave(screen))
+        self.assertIn(b"counts as not said", screen.process.stderr.read())
+
+    def test_what_was_set_is_confirmed_and_listed_with_whose_it_is(self):
+        self.write("generation_config.json", json.dumps({"do_sample": True, "temperature": 0.5, "eos_token_id": 1}))
+        screen = self.at("--max-tokens", "12")
+        for line in (b"/system Be kind.\r", b"/set top_k 40\r", b"/set\r", b"/clear\r"):
+            screen.at_prompt(line)
+        screen.at_prompt(b"\x04")
+        self.assertEqual(0, screen.ends())
+        told = screen.process.stderr.read().decode()
+        for line in (r"temperature +0\.5 \(the checkpoint's\)", r"top_p +1 \(usual\)", r"top_k +40", "the conversation begins anew"):
+            self.assertRegex(told, "(?m)^%s$" % line)
+        self.assertEqual(2, told.count("set, for the answers from now on"))
+
+
+def screen_of(shown, columns):
+    """The lines that a terminal of so many columns shows."""
+    lines, column = [[]], 0
+    for code, text in re.findall(r"\x1b\[(\d*[A-Za-z])|([^\x1b])", shown.replace("\r\r\n", "\r\n")):
+        if code == "K":
+            del lines[-1][column:]
+        elif code:
+            column = min(column + int(code[:-1]), columns - 1)
+        elif text == "\r":
+            column = 0
+        elif text == "\n":
+            lines.append([" "] * column)
+        else:
+            if column == columns:
+                lines.append([])
+                column = 0
+            lines[-1][column:column + 1] = [text]
+            column += 1
+    return ["".join(line).rstrip() for line in lines]
 
 
 class Batch(CommandTest):

@@ -580,17 +580,23 @@ def check_dead(check):
         check.own_words = re.compile(r"Failed to load resource: net::ERR_(CONNECTION_\w+|EMPTY_RESPONSE|FAILED)")
         check.page.wait_for_selector("#strip dd")
         check.expect(not check.page.is_visible("#status"), "a live server has the status " + check.page.inner_text("#status"))
+        check.answer_is({"content": "A line.\n\n" * 60}, end="stop")
+        check.say("Hello", 2)
+        check.page.unroute("**/v1/chat/completions")
         server.process.kill()
         server.process.wait()
         check.page.wait_for_selector("#status:not([hidden])")
+        check.page.wait_for_timeout(100)  # a frame or two
+        hidden = check.page.evaluate("(talk => talk.scrollHeight - talk.scrollTop - talk.clientHeight)(document.getElementById('talk'))")
+        check.expect(hidden < 2, "the notice hides the end of the talk: %s px of it" % hidden)
         for view in ("chat", "live"):
             check.page.click("#%s-tab" % view)
             head = check.page.inner_text("header")
             check.expect("not answering" in head and "tokens/s" not in head, "the head of a dead server is %r" % head)
         check.expect_equal("not answering", figure(check, "State"), "the state of a dead server")
         check.page.click("#chat-tab")
-        check.say("Hello", 2)
-        check.expect("does not answer" in check.turn().inner_text(), "a call of a dead server says " + check.turn().inner_text())
+        check.say("Hello", 4)
+        check.expect("does not answer." in check.turn().inner_text(), "a call of a dead server says " + check.turn().inner_text())
     check.visit(refusals=True)
     check.page.wait_for_selector("#strip dd")
     check.page.route("**/live", lambda route: route.abort())
@@ -703,6 +709,7 @@ PLANTED = [
     ("browser_store.js", "store.setItem(kPrefix + name, JSON.stringify(value));", "", "settings", "after a reload"),
     ("start.js", "error instanceof ApiFailure && error.status === 0", "false", "dead", "dead server"),
     ("start.js", "history.replaceState(null", "(() => 0)(null", "live", "leaves Live"),
+    ("chat.js", "if (was_at_end)", "if (false)", "dead", "end of the talk"),
     ("live.js", 'by_id("strip").replaceChildren();', "", "dead", "dead server"),
     ("live.js", "setTimeout(() => poll({ told, failed }), kEveryMs)", "0", "live", "Timeout"),
     ("live.js", "draw_timeline(by_id", "void (by_id", "live", "time line"),
