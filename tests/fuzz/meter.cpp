@@ -19,7 +19,7 @@ __attribute__((weak)) size_t __sanitizer_get_allocated_size(const volatile void*
 namespace nodewright::fuzz {
 namespace {
 
-// A unit is what one byte or one state costs. The dearest calls of some minutes of each fuzzer took 132 loads and 172
+// A unit is what one byte or one state costs. The dearest calls of ten minutes of each fuzzer took 135 loads and 180
 // bytes for a unit, both where patterns are read (clang 16 at -O1, 2026-11-27).
 constexpr uint64_t kLoadsOfUnit = 300;
 constexpr uint64_t kBytesOfUnit = 400;

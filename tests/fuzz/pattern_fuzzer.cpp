@@ -15,7 +15,7 @@ using namespace nodewright;
 
 namespace {
 
-constexpr int kMostTokens = 24;
+constexpr int kMostTokens = 12;
 constexpr uint64_t kManyUnits = 300'000;
 
 // Invalid UTF-8, and a character that is cut: nothing.
