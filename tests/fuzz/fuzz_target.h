@@ -8,8 +8,8 @@
 #include <string>
 #include <string_view>
 
-// libFuzzer's entry, also called by replay.cpp. Returns 0, or -1 for an input whose like takes too much time to be tried
-// again and again; a finding ends the process.
+// libFuzzer's entry, also called by replay.cpp. Returns 0, or -1 for an input whose like takes too much time to be
+// tried again and again; a finding ends the process.
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace nodewright::fuzz {
