@@ -16,7 +16,7 @@ namespace {
 
 constexpr size_t kMostValues = 20000, kDeepestReference = 32;
 constexpr int kDeepestSchemaJson = 256;
-// The most bytes of names, texts and constants, 16 a value, that copies for references may take.
+// Bytes of names, texts and constants, and 16 for each value: each reference copies what it refers to.
 constexpr size_t kMostCopiedBytes = size_t{4} << 20, kBytesOfValue = 16;
 
 class References {

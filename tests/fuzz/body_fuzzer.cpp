@@ -19,7 +19,7 @@ namespace {
 
 constexpr int64_t kMostTokens = 40;  // of an output
 constexpr size_t kMostOutputs = 6;   // of a call that are run; the engine would run all
-// A byte of a body is read, tokenized and searched for in the outputs; an expression, of which a call has one, is read
+// A byte of a body is read, tokenized and searched for in the outputs; the one expression of a call is read
 // twice, compiled, and its first mask is made.
 constexpr uint64_t kMostUnitsOfByte = 1000, kMostUnitsOfStructure = 40'000'000;
 constexpr uint64_t kMostUnitsOfMask = 64'000'000;  // as the engine allows for a step

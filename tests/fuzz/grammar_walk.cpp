@@ -125,8 +125,8 @@ void GrammarWalk::push(int32_t token) {
 void GrammarWalk::check_bytes() const {
   const size_t mask = vocabulary()->mask_words() * sizeof(uint32_t);
   require(whole_.bytes() <= kLimits.bytes + mask, "an automaton stays within its bytes");
-  const size_t told = whole_.pattern_bytes() + whole_.bytes() + broken_.bytes();
-  require(all_.live() <= 2 * told + 65'536, "an automaton tells what it takes");
+  const size_t reported = whole_.pattern_bytes() + whole_.bytes() + broken_.bytes();
+  require(all_.live() <= 2 * reported + 65'536, "an automaton reports the memory that it takes");
 }
 
 }  // namespace nodewright::fuzz

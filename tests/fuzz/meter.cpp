@@ -9,7 +9,7 @@
 
 #include "tests/fuzz/fuzz_target.h"
 
-// Declared in <sanitizer/allocator_interface.h>, which a build without sanitizers lacks.
+// <sanitizer/allocator_interface.h> declares these; a build without sanitizers has neither.
 extern "C" {
 __attribute__((weak)) int __sanitizer_install_malloc_and_free_hooks(void (*allocated)(const volatile void*, size_t),
                                                                     void (*freed)(const volatile void*));
@@ -19,7 +19,7 @@ __attribute__((weak)) size_t __sanitizer_get_allocated_size(const volatile void*
 namespace nodewright::fuzz {
 namespace {
 
-// A unit is what one byte or one state costs. The dearest calls of some minutes of each fuzzer took 132 loads and 172
+// A unit is what one byte or one state costs. The dearest calls of ten minutes of each fuzzer took 135 loads and 180
 // bytes for a unit, both where patterns are read (clang 16 at -O1, 2026-11-27).
 constexpr uint64_t kLoadsOfUnit = 300;
 constexpr uint64_t kBytesOfUnit = 400;
@@ -39,12 +39,12 @@ void count_free(const volatile void* memory) {
 [[maybe_unused]] const bool counts_bytes = __sanitizer_install_malloc_and_free_hooks != nullptr &&
                                            __sanitizer_install_malloc_and_free_hooks(count_allocation, count_free) != 0;
 
-// The dearest call of each kind, told at the end of the process where FUZZ_COSTS is set.
+// The dearest call of each kind, printed at the end of the process where FUZZ_COSTS is set.
 struct Dearest {
   struct Call {
     double ratio = 0;
     uint64_t units = 0, free = 0, loads = 0, bytes = 0;
-    void tell(const std::string& what, const char* of) const {
+    void print(const std::string& what, const char* of) const {
       std::fprintf(stderr, "dearest by %s, %s: %.1f a unit; %llu units, %llu free, %llu loads, %llu bytes\n", of,
                    what.c_str(), ratio, static_cast<unsigned long long>(units), static_cast<unsigned long long>(free),
                    static_cast<unsigned long long>(loads), static_cast<unsigned long long>(bytes));
@@ -61,8 +61,8 @@ struct Dearest {
   }
   ~Dearest() {
     if (std::getenv("FUZZ_COSTS") == nullptr) return;
-    for (const auto& [what, call] : by_loads) call.tell(what, "loads");
-    for (const auto& [what, call] : by_bytes) call.tell(what, "bytes");
+    for (const auto& [what, call] : by_loads) call.print(what, "loads");
+    for (const auto& [what, call] : by_bytes) call.print(what, "bytes");
   }
 } dearest;
 
@@ -92,7 +92,7 @@ void Meter::check(std::string_view what, const Promise& promise) const {
   const bool holds = call.units <= promise.units && call.loads <= kLoadsOfUnit * bought &&
                      call.bytes <= kBytesOfUnit * bought + promise.bytes;
   if (holds) return;
-  call.tell(std::string(what), "what it promises");
+  call.print(std::string(what), "what it promises");
   require(holds, "the work is counted, and within what is promised");
 }
 

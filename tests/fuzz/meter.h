@@ -16,7 +16,7 @@ namespace nodewright::fuzz {
 struct Promise {
   uint64_t units = 0;  // that may be counted, at most
   uint64_t free = 0;   // units that need not be counted, such as one for each byte of an input
-  uint64_t bytes = 0;  // of memory beside what the units stand for
+  uint64_t bytes = 0;  // that may be allocated in addition to those that the units stand for
 };
 
 class Meter {

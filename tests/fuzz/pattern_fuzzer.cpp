@@ -1,6 +1,6 @@
-// A regular expression of guided decoding, and behind a zero byte what its texts choose. It is refused with the reason,
-// or its automaton follows texts within what text/grammar promises (grammar_walk.h), and finds those complete that
-// another matcher finds, which walks over characters and over the expression as a tree.
+// A regular expression of guided decoding, then a zero byte and the bytes that choose its text. It is refused with the
+// reason, or its automaton follows texts within what text/grammar promises (grammar_walk.h), and finds those complete
+// that another matcher finds, which walks over characters and over the expression as a tree.
 #include <algorithm>
 #include <optional>
 #include <vector>
@@ -15,7 +15,7 @@ using namespace nodewright;
 
 namespace {
 
-constexpr int kMostTokens = 24;
+constexpr int kMostTokens = 12;
 constexpr uint64_t kManyUnits = 300'000;
 
 // Invalid UTF-8, and a character that is cut: nothing.
@@ -40,7 +40,7 @@ class TreeMatcher {
     steps_ = 0;
     Places start(text.size() + 1, false);
     start[0] = true;
-    const Places ends = behind(root_, start);
+    const Places ends = after(root_, start);
     if (steps_ > kMostSteps) return std::nullopt;
     return ends.back();
   }
@@ -57,7 +57,7 @@ class TreeMatcher {
   }
 
   // Where the text may be after `node`, from any of these places.
-  Places behind(const PatternNode& node, Places from) {
+  Places after(const PatternNode& node, Places from) {
     if (++steps_ > kMostSteps || is_empty(from)) return Places(from.size(), false);
     switch (node.kind) {
       case Kind::characters: {
@@ -69,11 +69,11 @@ class TreeMatcher {
         return to;
       }
       case Kind::sequence:
-        for (const PatternNode& part : node.parts) from = behind(part, std::move(from));
+        for (const PatternNode& part : node.parts) from = after(part, std::move(from));
         return from;
       case Kind::choice: {
         Places to(from.size(), false);
-        for (const PatternNode& part : node.parts) to = both(std::move(to), behind(part, from));
+        for (const PatternNode& part : node.parts) to = both(std::move(to), after(part, from));
         return to;
       }
       case Kind::repeat:
@@ -81,7 +81,7 @@ class TreeMatcher {
       case Kind::joined: {
         Places some(from.size(), false);
         for (size_t i = 1; i < node.parts.size(); ++i)
-          some = both(some, behind(node.parts[i], both(from, behind(node.parts[0], some))));
+          some = both(some, after(node.parts[i], both(from, after(node.parts[0], some))));
         return some;
       }
     }
@@ -91,13 +91,13 @@ class TreeMatcher {
   // Where one more repetition changes nothing, no more of them do.
   Places repeated(const PatternNode& node, Places from) {
     for (int i = 0; i < node.least; ++i) {
-      Places next = behind(node.parts[0], from);
+      Places next = after(node.parts[0], from);
       if (next == from) break;
       from = std::move(next);
     }
     Places all = from;
     for (int i = node.least; node.most < 0 || i < node.most; ++i) {
-      from = behind(node.parts[0], std::move(from));
+      from = after(node.parts[0], std::move(from));
       Places more = both(all, from);
       if (more == all) break;
       all = std::move(more);

@@ -1,6 +1,6 @@
-// A JSON schema as a server reads it, and behind a zero byte what texts of it choose. It becomes an expression and
-// rules, or is refused with the reason, within the work that text/grammar promises. Texts of the expression are JSON,
-// and follow the schema as another reader understands it.
+// A JSON schema as a server reads it, then a zero byte and the bytes that choose a text of it. It becomes an expression
+// and rules, or is refused with the reason, within the work that text/grammar promises. Texts of the expression are
+// JSON, and follow the schema as another reader understands it.
 #include <cmath>
 #include <functional>
 #include <nlohmann/json.hpp>

@@ -31,7 +31,7 @@ const char kConversation[] = R"({"messages": [
 
 // Twice: what one operation counts before it does not do it.
 constexpr uint64_t kMostUnitsToRender = 2 * jinja::kMostWork;
-// The shape of templates that take more is not looked for: that renders them forty times.
+// The search for the shape renders a template forty times: it is left out where one rendering takes more.
 constexpr uint64_t kFewUnits = 50'000;
 constexpr uint64_t kManyUnits = 1'000'000;
 

@@ -1,6 +1,7 @@
 """What the tests of the package share: it installs the build that NODEWRIGHT_BINARY_DIR names, and builds projects."""
 import os
 import pathlib
+import shutil
 import subprocess
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -27,8 +28,11 @@ def setting(name):
 def build(source, folder, **settings):
     """Configures and builds the CMake project in `source`, with the build's CUDA headers; returns the build folder."""
     settings["NODEWRIGHT_CUDA_INCLUDE_DIR"] = setting("NODEWRIGHT_CUDA_INCLUDE_DIR")
+    if shutil.which("ccache"):
+        settings["CMAKE_CXX_COMPILER_LAUNCHER"] = "ccache"
     run("cmake", "-S", source, "-B", folder, *[f"-D{name}={value}" for name, value in settings.items()])
-    run("cmake", "--build", folder, "-j2")
+    # The folder has another name in every run: ccache is to see paths from it.
+    run("cmake", "--build", folder, "-j2", env={**os.environ, "CCACHE_BASEDIR": str(pathlib.Path(folder).parent)})
     return folder
 
 

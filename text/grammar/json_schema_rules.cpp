@@ -27,7 +27,7 @@ constexpr int64_t kMostRepetitions = 5000;
 constexpr size_t kMostSchemaValues = 20'000;
 constexpr size_t kMostOneOf = 64;                     // every two are compared
 constexpr size_t kMostRuleBytes = size_t{256} << 10;  // as context_free.h reads
-constexpr size_t kLongestOtherKey = 500;  // of a property beside which others may stand: a rule for each character
+constexpr size_t kLongestOtherKey = 500;  // of a property where others are allowed, too: each character makes a rule
 
 const char* const kObjectKeys[] = {"properties", "required", "additionalProperties"};
 const char* const kArrayKeys[] = {"items", "minItems", "maxItems"};

@@ -37,7 +37,7 @@ RepeatingJson named(int size, const std::string& prefix, const RepeatingJson& ea
   return all;
 }
 
-// Each took seconds, or gigabytes, of which nothing was counted.
+// Each took seconds or gigabytes, and nothing was counted.
 TEST(SchemaWork, IsLimitedWhateverASchemaRepeats) {
   const std::string long_name(200'000, 'n');
   const RepeatingJson numbers = repeated(6000, [](int i) { return RepeatingJson(i); });
@@ -68,7 +68,7 @@ TEST(SchemaWork, IsLimitedWhateverASchemaRepeats) {
     }
 }
 
-// Lookups are made once for all: what takes the square of a schema's size is refused, what need not is read.
+// Names are looked up in sets: the work grows with the size of the schema and not with its square.
 TEST(SchemaWork, IsSmallForLargeSchemasWithoutRepetitions) {
   const RepeatingJson required = repeated(3000, [](int i) { return RepeatingJson("p" + std::to_string(i)); });
   const RepeatingJson object{{"type", "object"},
