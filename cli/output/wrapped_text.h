@@ -1,4 +1,4 @@
-// A text that comes in parts, for a terminal of so many columns: a word that would cross the right edge moves to the
+// Text in lines of a terminal's width, broken between words, a piece at a time.
 // next line. Lines between ``` are left to the terminal, so that code can be copied as it is.
 #pragma once
 
