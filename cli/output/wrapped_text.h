@@ -1,5 +1,5 @@
-// Text in lines of a terminal's width, broken between words, a piece at a time.
-// next line. Lines between ``` are left to the terminal, so that code can be copied as it is.
+// A text that comes in parts, for a terminal of a given width: a word that would cross the right edge moves to the next
+// line. Lines between ``` are left to the terminal, so that code can be copied as it is.
 #pragma once
 
 #include <string>
