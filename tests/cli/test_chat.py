@@ -465,8 +465,13 @@ class Terminal(ChatTest):
         screen.until(b"The dog\r\n")
         screen.until(b" ")  # the answer has begun
         self.stop_and_go_on(screen)
-        screen.keys(b"ZQZQ\x03")
-        self.assertNotIn(b"ZQZQ", screen.until(b"> "))
+        screen.keys(b"ZQZQ")
+        time.sleep(0.5)
+        while select.select([screen.master], [], [], 0)[0]:
+            screen.shown += os.read(screen.master, 4096)
+        self.assertNotIn(b"ZQZQ", screen.shown)
+        screen.keys(b"\x03")
+        screen.until(b"> ")
         time.sleep(0.5)
         screen.keys(b"\x15\x04")
         self.assertEqual(0, screen.ends())
