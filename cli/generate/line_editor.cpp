@@ -43,6 +43,9 @@ volatile std::sig_atomic_t resized = 0, continued = 0;
 
 // What the terminal was like, for the handler of a signal that ends the program.
 termios as_it_was{};
+// What it is like while keys are quiet, for the handler of SIGCONT: a shell has set it up for itself meanwhile.
+termios as_quiet{};
+volatile std::sig_atomic_t is_quiet = 0;
 int screen = -1;  // where the terminal is written to; -1: no terminal was changed
 
 void restore_terminal() {
@@ -125,7 +128,10 @@ struct LineEditor::Terminal {
         edit, EL_GETCFN, +[](EditLine* of, wchar_t* to) { return self_of(of).read_character(to); });
     bind();
     std::signal(SIGWINCH, [](int) { resized = 1; });
-    std::signal(SIGCONT, [](int) { continued = 1; });
+    std::signal(SIGCONT, [](int) {
+      continued = 1;
+      if (is_quiet != 0 && tcgetpgrp(STDIN_FILENO) == getpgrp()) tcsetattr(STDIN_FILENO, TCSANOW, &as_quiet);
+    });
     before_ending_at_once(restore_terminal);
     if (!plain) write_screen(kMarkPastes);
   }
@@ -195,6 +201,7 @@ struct LineEditor::Terminal {
       pollfd input{STDIN_FILENO, POLLIN, 0};
       const int ready = poll(&input, 1, kWaitMs);
       if (std::exchange(continued, 0) != 0) {  // behind Ctrl-Z: the shell has set the terminal up for itself
+        el_set(edit, EL_PREP_TERM, 0);         // or it believes that nothing has changed
         el_set(edit, EL_PREP_TERM, 1);
         if (!plain) write_screen(kMarkPastes);
         el_set(edit, EL_REFRESH);
@@ -297,13 +304,16 @@ ReadLine LineEditor::read(const std::string& prompt) {
 
 LineEditor::QuietKeys::QuietKeys(const LineEditor& editor) : quiet_(editor.is_terminal()) {
   if (!quiet_) return;
-  termios quiet = as_it_was;
-  quiet.c_lflag &= ~static_cast<tcflag_t>(ECHO | ICANON);  // a line of the terminal's own holds 4095 bytes at most
-  tcsetattr(STDIN_FILENO, TCSANOW, &quiet);
+  as_quiet = as_it_was;
+  as_quiet.c_lflag &= ~static_cast<tcflag_t>(ECHO | ICANON);  // a line of the terminal's own holds 4095 bytes at most
+  tcsetattr(STDIN_FILENO, TCSANOW, &as_quiet);
+  is_quiet = 1;
 }
 
 LineEditor::QuietKeys::~QuietKeys() {
-  if (quiet_) tcsetattr(STDIN_FILENO, TCSANOW, &as_it_was);
+  if (!quiet_) return;
+  is_quiet = 0;
+  tcsetattr(STDIN_FILENO, TCSANOW, &as_it_was);
 }
 
 }  // namespace nodewright::cli

@@ -436,6 +436,46 @@ class Terminal(ChatTest):
         screen.keys(b"\x15The cat\r")
         self.assertEqual(["The dog", "The cat"], self.save_and_leave(screen))
 
+    def stop_and_go_on(self, screen):
+        """As Ctrl-Z and fg: a shell reads lines from the terminal in between."""
+        for name, wanted in (("SIGSTOP", "T"), ("SIGCONT", "")):
+            screen.process.send_signal(getattr(signal, name))
+            while wanted:
+                with open("/proc/%d/stat" % screen.process.pid) as file:
+                    if file.read().rpartition(")")[2].split()[0] == wanted:
+                        break
+                time.sleep(0.01)
+            if wanted:
+                modes = termios.tcgetattr(screen.master)
+                modes[3] |= termios.ICANON | termios.ECHO
+                termios.tcsetattr(screen.master, termios.TCSANOW, modes)
+        time.sleep(0.5)
+
+    def test_a_line_goes_on_where_the_program_was_stopped(self):
+        screen = self.at()
+        screen.at_prompt(b"half a line")
+        screen.until(b"half a line")
+        self.stop_and_go_on(screen)
+        screen.keys(b"\x15The cat\x7f\x7fr\r")
+        self.assertEqual(["The cr"], self.save_and_leave(screen))
+
+    def test_keys_stay_quiet_in_an_answer_that_was_stopped(self):
+        screen = self.at("--greedy", "--max-tokens", "900", "--logit-bias", "1=-100")
+        screen.at_prompt(b"The dog\r")
+        screen.until(b"The dog\r\n")
+        screen.until(b" ")  # the answer has begun
+        self.stop_and_go_on(screen)
+        screen.keys(b"ZQZQ")
+        time.sleep(0.5)
+        while select.select([screen.master], [], [], 0)[0]:
+            screen.shown += os.read(screen.master, 4096)
+        self.assertNotIn(b"ZQZQ", screen.shown)
+        screen.keys(b"\x03")
+        screen.until(b"> ")
+        time.sleep(0.5)
+        screen.keys(b"\x15\x04")
+        self.assertEqual(0, screen.ends())
+
     def test_no_word_of_an_answer_is_broken_at_the_edge(self):
         words = ("--greedy", "--max-tokens", "150", "--logit-bias", "1=-100")
         answer = self.succeed(*on_device("chat", self.folder, *words), stdin=b"The dog\n")
