@@ -204,7 +204,10 @@ TEST_F(GraphMemoryTest, MoreThanTheDeviceHasIsRefused) {
   EXPECT_EQ(CUDA_ERROR_OUT_OF_MEMORY, synchronize());
   expect_reported("921600 bytes");
   api().clear_error();
+  CUDA_MEM_ALLOC_NODE_PARAMS allocated{};
+  EXPECT_OK(api().cuGraphMemAllocNodeGetParams(first, &allocated));
   EXPECT_OK(api().cuGraphExecDestroy(exec));
+  EXPECT_OK(api().cuMemFree(allocated.dptr));  // the failed launch left the first one allocated
 }
 
 }  // namespace
