@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <iostream>
 #include <iterator>
+#include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "cli/command.h"
 #include "cli/output/standard_output.h"
@@ -30,27 +32,50 @@ std::string text_of(const Tokenizer& tokenizer, const std::vector<TokenId>& ids,
   return tokenizer.decode(ids, skip_special);
 }
 
+[[noreturn]] void refuse_line(int64_t number, std::string detail) {
+  throw Error({.doing = "read",
+               .object = fmt::format("line {} of standard input", number),
+               .detail = std::move(detail),
+               .advice = "{\"text\": \"...\"} or {\"ids\": [1, 2]}"});
+}
+
+std::vector<TokenId> ids_of(const Json& list, int64_t line) {
+  if (!list.is_array()) refuse_line(line, "ids is no list");
+  std::vector<TokenId> ids;
+  for (const Json& id : list) {
+    if (!id.is_number_integer() || id < 0 || id > std::numeric_limits<TokenId>::max())
+      refuse_line(line, fmt::format("ids has {}, which is no token id",
+                                    id.is_structured() ? "a list" : id.dump(-1, ' ', true)));
+    ids.push_back(id.get<TokenId>());
+  }
+  return ids;
+}
+
 // {"text": "..."} becomes {"ids": [...]}, and the other way round.
-Json answer(const Tokenizer& tokenizer, const TokenizeOptions& options, const Json& question) {
-  if (question.size() == 1 && question.contains("text"))
-    return {
-        {"ids", tokenizer.encode(question["text"].get_ref<const std::string&>(),
-                                 {.parse_special = options.parse_special, .add_special_tokens = options.add_special})}};
-  if (question.size() == 1 && question.contains("ids"))
-    return {{"text", text_of(tokenizer, question["ids"].get<std::vector<TokenId>>(), options.skip_special)}};
-  throw Error({.doing = "read", .object = "standard input", .detail = "neither {\"text\": ...} nor {\"ids\": [...]}"});
+Json answer(const Tokenizer& tokenizer, const TokenizeOptions& options, const std::string& line, int64_t number) {
+  Json question;
+  try {
+    question = Json::parse(line);
+  } catch (const Json::parse_error& error) {
+    refuse_line(number, fmt::format("it is not valid JSON at byte {}", error.byte));
+  } catch (const Json::exception&) {
+    refuse_line(number, "it has a number beyond the range of doubles");
+  }
+  if (!question.is_object() || question.contains("text") == question.contains("ids") || question.size() != 1)
+    refuse_line(number, "it is no object with text or ids alone");
+  if (question.contains("ids"))
+    return {{"text", text_of(tokenizer, ids_of(question["ids"], number), options.skip_special)}};
+  if (!question["text"].is_string()) refuse_line(number, "text is no string");
+  return {
+      {"ids", tokenizer.encode(question["text"].get_ref<const std::string&>(),
+                               {.parse_special = options.parse_special, .add_special_tokens = options.add_special})}};
 }
 
 int tokenize_lines(const Tokenizer& tokenizer, const TokenizeOptions& options) {
   std::string line;
-  for (int64_t number = 1; std::getline(std::cin, line); ++number) {
-    try {
-      write_standard_output(answer(tokenizer, options, Json::parse(line)).dump() + "\n");
-    } catch (const Json::exception& error) {
-      throw Error(
-          {.doing = "read", .object = fmt::format("line {} of standard input", number), .detail = error.what()});
-    }
-  }
+  for (int64_t number = 1; std::getline(std::cin, line); ++number)
+    if (line.find_first_not_of(" \t\r") != std::string::npos)
+      write_standard_output(answer(tokenizer, options, line, number).dump() + "\n");
   return 0;
 }
 

@@ -65,6 +65,15 @@ Compilations& compilations() {
   return *all;
 }
 
+// g++ and ccache run others, which would go on and write into the folder: a process is stopped before its children are
+// read, so that it starts no more of them, and ends after them. Where the system lists no children, it ends alone.
+void kill_with_children(pid_t process) {
+  kill(process, SIGSTOP);
+  std::ifstream children("/proc/" + std::to_string(process) + "/task/" + std::to_string(process) + "/children");
+  for (pid_t child = 0; children >> child;) kill_with_children(child);
+  kill(process, SIGKILL);
+}
+
 void demand_not_stopped() {
   if (compilations().stopped)
     throw Error({.doing = "start the host compiler", .detail = "the process is about to end"});
@@ -320,7 +329,7 @@ bool stop_compiling(std::chrono::milliseconds patience) {
   Compilations& all = compilations();
   std::unique_lock lock(all.mutex);
   all.stopped = true;
-  for (const pid_t compiler : all.compilers) kill(compiler, SIGKILL);
+  for (const pid_t compiler : all.compilers) kill_with_children(compiler);
   return all.ended.wait_for(lock, patience, [&] { return all.folders == 0; });
 }
 

@@ -438,6 +438,21 @@ class Tokenize(CommandTest):
             ids = self.succeed("tokenize", "--model", DEMO, "--text", text).strip()
             self.assertEqual(text + "\n", self.succeed("tokenize", "--model", DEMO, "--decode", ids))
 
+    def test_a_batch_takes_token_ids_alone_and_names_the_line(self):
+        lines = self.succeed("tokenize", "--model", DEMO, "--batch", stdin=b'\n{"text": "Once"}\n{"ids": [2]}\n').splitlines()
+        self.assertEqual([{"ids": [557]}, {"text": "!"}], [json.loads(line) for line in lines])
+        for line, reason in (('{"ids": [4294967298]}', "ids has 4294967298, which is no token id"),
+                             ('{"ids": [2.5]}', "ids has 2.5, which"), ('{"ids": [true]}', "ids has true, which"),
+                             ('{"ids": [[2]]}', "ids has a list, which"), ('{"ids": 2}', "ids is no list"),
+                             ('{"text": 5}', "text is no string"), ('{"ids": [1e400]}', "beyond the range"),
+                             ("{", "not valid JSON at byte 2"), ("[]", "no object with text or ids alone"),
+                             ('{"text": "a", "ids": [2]}', "no object with text or ids alone")):
+            done = run("tokenize", "--model", DEMO, "--batch", stdin=b'{"text": "a"}\n' + line.encode())
+            told = done.stderr.decode().splitlines()
+            self.assertEqual((1, 1), (done.returncode, len(told)), line)
+            self.assertIn("cannot read 'line 2 of standard input': ", told[0])
+            self.assertIn(reason, told[0])
+
 
 class Doctor(CommandTest):
     def test_it_names_what_is_there_and_what_is_missing(self):

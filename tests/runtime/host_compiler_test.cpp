@@ -1,12 +1,17 @@
 #include "runtime/kernels/host_compiler.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <sstream>
 #include <string>
 #include <system_error>
+#include <thread>
 #include <vector>
 
 #include "runtime/error.h"
@@ -100,6 +105,38 @@ TEST_F(KeptDialectOnCpuDriver, OfCheckedImagesIsAnother) {
     EXPECT_EQ(compile_for_cpu(checked), image);
   }
   EXPECT_EQ(folder_.files().size(), 2u);
+}
+
+// A process of its own, since nothing compiles after stop_compiling().
+TEST(StopCompilingOnCpuDriver, EndsWhatTheCompilerHasStarted) {
+  const ScratchFolder folder;
+  const fs::path compiler = folder.path() / "compiler", started = folder.path() / "started";
+  std::ofstream(compiler) << "#!/bin/sh\nsleep 10000 &\necho $! >" << started.string() << ".new\nmv "
+                          << started.string() << ".new " << started.string() << "\nwait\n";
+  fs::permissions(compiler, fs::perms::owner_all);
+  const EnvironmentValue chosen("NODEWRIGHT_CXX", compiler.string());
+  const auto ends_all = [&] {
+    std::thread([] {
+      try {
+        host_compiler_identity();
+      } catch (const Error&) {  // it was killed
+      }
+    }).detach();
+    while (!fs::exists(started)) std::this_thread::yield();
+    stop_compiling(std::chrono::minutes(10));
+    pid_t child = 0;
+    std::ifstream(started) >> child;
+    const auto is_running = [&] {  // an orphan that was killed is a zombie until somebody reaps it
+      std::ifstream status("/proc/" + std::to_string(child) + "/stat");
+      std::string number, name, state;
+      return status >> number >> name >> state && state != "Z";
+    };
+    for (int looks = 0; looks < 60'000 && is_running(); ++looks) usleep(10'000);
+    const bool ended = child > 0 && !is_running();
+    if (!ended) kill(child, SIGKILL);
+    _exit(ended ? 0 : 1);
+  };
+  EXPECT_EXIT(ends_all(), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace
