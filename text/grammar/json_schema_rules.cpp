@@ -16,6 +16,7 @@
 #include "text/grammar/byte_pattern.h"
 #include "text/grammar/json_schema.h"
 #include "text/grammar/schema_place.h"
+#include "text/grammar/split_repetitions.h"
 
 namespace nodewright {
 namespace {
@@ -238,8 +239,8 @@ class RuleWriter {
     if (expression.find("(?,") != std::string::npos) refuse_schema(place, "'pattern' has (?,, which is our own syntax");
     if (!std::ranges::all_of(expression, [](unsigned char c) { return c >= 0x20 && c < 0x7f; }))
       refuse_schema(place, "'pattern' has characters beyond ASCII; write them as \\uHHHH");
-    return add_rule(
-        fmt::format("\"\\\"\" Regex({}, json_string=true) \"\\\"\"{}", rule_literal(expression), kBehindString));
+    return add_rule(fmt::format("\"\\\"\" Regex({}, json_string=true) \"\\\"\"{}",
+                                rule_literal(split_repetitions(expression)), kBehindString));
   }
 
   static int64_t count_of(const RuleJson& schema, const char* key, int64_t otherwise, const std::string& place) {
