@@ -366,7 +366,7 @@ struct FieldPath {
   static constexpr Characters<before + last.size()> characters = [] {
     Characters<before + last.size()> all{};
     for (size_t i = 0; i < Outside::text.size(); ++i) all.of[i] = Outside::text[i];
-    if (before > 0) all.of[before - 1] = '.';
+    if constexpr (before > 0) all.of[before - 1] = '.';
     for (size_t i = 0; i < last.size(); ++i) all.of[before + i] = last[i];
     return all;
   }();
