@@ -7,15 +7,7 @@
 
 namespace nodewright {
 
-struct RowPlace {
-  int64_t row;
-  int base, r;  // apart: their sum in a register costs instructions
-  NODEWRIGHT_DEVICE int output() const { return base + r; }
-  template <class T>
-  NODEWRIGHT_DEVICE T* in(T* data, int64_t stride) const {
-    return data + row * stride + base + r;
-  }
-  // The same, where base + r is used already.
+struct RowPlace : ResultPlace<int64_t> {
   template <class T>
   NODEWRIGHT_DEVICE T* of_output(T* data, int64_t stride) const {
     return data + row * stride + output();
@@ -44,7 +36,7 @@ NODEWRIGHT_DEVICE void product(const Args& args) {
   Source::run(
       args, kUnit,
       [&](int64_t first_row, int64_t live, int segment, int rows) {
-        if (kComesWithX && own < rows && live > 0) first = To::request(args, RowPlace{first_row, segment, own});
+        if (kComesWithX && own < rows && live > 0) first = To::request(args, RowPlace{{first_row, segment, own}});
       },
       [&](int64_t first_row, int64_t live, int segment, int rows, auto sum) {
         const int results = rows / kUnit;
@@ -55,7 +47,7 @@ NODEWRIGHT_DEVICE void product(const Args& args) {
             const int of_segment = kUnit * r + part, output = segment + of_segment;
             return To::own(args, first_row + m, output, output % kUnit, biased(args, output, sum(of_segment, m)));
           };
-          To::put(args, RowPlace{first_row + m, segment / kUnit, r}, value, has_first && i == own, first, kept);
+          To::put(args, RowPlace{{first_row + m, segment / kUnit, r}}, value, has_first && i == own, first, kept);
         }
         has_first = false;
       });

@@ -7,13 +7,7 @@
 
 namespace nodewright {
 
-struct TilePlace {
-  int row, base, r;  // result base + r
-  NODEWRIGHT_DEVICE int output() const { return base + r; }
-  template <class T>
-  NODEWRIGHT_DEVICE T* in(T* data, int64_t stride) const {
-    return data + row * stride + base + r;
-  }
+struct TilePlace : ResultPlace<int> {
   template <class T>
   NODEWRIGHT_DEVICE T* of_output(T* data, int64_t stride) const {
     return in(data, stride);
@@ -60,7 +54,7 @@ NODEWRIGHT_DEVICE void product(const Args& args) {
         if constexpr (To::kEarly) {
           NODEWRIGHT_UNROLL_ON_DEVICE
           for (int k = 0; k < kResults; ++k)
-            if (counts(k)) held[j][k] = To::request(args, TilePlace{m, n, k});
+            if (counts(k)) held[j][k] = To::request(args, TilePlace{{m, n, k}});
         }
       },
       [&](int j, int n, int m, float first, float second, auto counts) {
@@ -73,7 +67,7 @@ NODEWRIGHT_DEVICE void product(const Args& args) {
         for (int k = 0; k < kResults; ++k) {
           if (!counts(k)) break;
           To::put(
-              args, TilePlace{m, n / To::kUnit, k}, [&](int part) { return k + part == 0 ? first : second; }, true,
+              args, TilePlace{{m, n / To::kUnit, k}}, [&](int part) { return k + part == 0 ? first : second; }, true,
               held[To::kEarly ? j : 0][k], kept[To::kGathers ? j : 0]);
         }
       });
