@@ -7,7 +7,8 @@ namespace nodewright {
 
 inline constexpr int kLongestRepetition = 128;
 
-// `pattern`, of the syntax of parse_byte_pattern, with the same texts: [a-z]{300} becomes [a-z]{128}[a-z]{128}[a-z]{44}.
+// `pattern`, of the syntax of parse_byte_pattern, with the same texts: [a-z]{300} becomes
+// [a-z]{128}[a-z]{128}[a-z]{44}.
 std::string split_repetitions(const std::string& pattern);
 
 }  // namespace nodewright
