@@ -1,5 +1,5 @@
 // What the families' configuration classes share: sizes, tokens, windows and rotary parameters, read with the defaults
-// of each class (transformers 5.23, models/*/configuration_*.py).
+// of each class (transformers 5.23, transformers/models/*/configuration_*.py).
 #pragma once
 
 #include <cstdint>

@@ -22,7 +22,7 @@ float rounded_to_bf16(double value) {
 
 // Sliding layers rotate by a table of their own. New spelling: rope_parameters holds one set for each kind of layer;
 // old: rope_theta and rope_scaling are the global layers', rope_local_base_freq is the sliding ones' (transformers,
-// models/gemma3/configuration_gemma3.py, convert_rope_params_to_dict).
+// transformers/models/gemma3/configuration_gemma3.py, convert_rope_params_to_dict).
 void read_gemma3_rope(const ConfigFields& config, ModelConfig& c) {
   const json none = json::object();
   const json* nested = config.object("rope_parameters");

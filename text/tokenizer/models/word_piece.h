@@ -10,7 +10,7 @@
 
 namespace nodewright {
 
-// Source: models/wordpiece/mod.rs of the `tokenizers` library.
+// Source: tokenizers/src/models/wordpiece/mod.rs of the `tokenizers` library.
 class WordPiece {
  public:
   struct Options {
@@ -32,7 +32,7 @@ class WordPiece {
   Options options_;
 };
 
-// Source: models/wordlevel/mod.rs of the `tokenizers` library.
+// Source: tokenizers/src/models/wordlevel/mod.rs of the `tokenizers` library.
 class WordLevel {
  public:
   WordLevel(TokenMap tokens, TokenId unknown) : tokens_(std::move(tokens)), unknown_(unknown) {}
