@@ -13,6 +13,7 @@
 #   make check-chaos  10 000 random clients against `nodewright serve` on the CPU driver, SIGTERM under load, a failing driver
 #   make check-sanitizers  the tests of runtime/ and graph/ under the address and the thread sanitizer, input_tests and the command under the first, a server of two engines under the second
 #   make images   the machine code of every kernel that ships, to compare before and after a change (IMAGES, BASE)
+#   make gpu-gate   decode steps of this commit beside those of the newest tag, in turns on a GPU (OUT, BASE); fails over 1.02 times
 #   make bench    the benchmarks, on the GPU where there is one
 #   make xgrammar fetches xgrammar's sources; builds from then on follow context-free grammars
 #   make docs     the API reference of the public headers, build/docs/html/index.html
@@ -25,7 +26,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: build demo test test-tools docs xgrammar check-page check-clients check-tokenizers check-templates check-chaos check-sweeps check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs images bench benchmarks-page dist carry format tidy clean everything configure
+.PHONY: build demo test test-tools docs xgrammar check-page check-clients check-tokenizers check-templates check-chaos check-sweeps check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs images gpu-gate bench benchmarks-page dist carry format tidy clean everything configure
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
@@ -110,6 +111,17 @@ fuzz-inputs:
 	cmake --build --preset fuzz -j$(JOBS)
 	tests/fuzz/run_fuzzers.sh build-fuzz $(FUZZ_SECONDS)
 
+# BASE: the commit to compare with, by default the newest tag before this one. OUT: a folder for gate.json. Where there is no
+# compiler, bench/gpu_gate.py takes two programs that were carried there.
+gpu-gate: build
+	base=$${BASE:-$$(git describe --tags --abbrev=0 HEAD^ 2>/dev/null || true)}
+	[ -n "$$base" ] || { echo "gpu-gate: no tag to compare with; BASE=COMMIT names a commit" >&2; exit 2; }
+	[ -d build-gate/source ] || git worktree add --force --detach build-gate/source
+	git -C build-gate/source checkout --quiet --detach "$$base"
+	cmake -S build-gate/source -B build-gate/build -G Ninja -DCMAKE_BUILD_TYPE=Release --log-level=NOTICE >/dev/null
+	cmake --build build-gate/build -j$(JOBS) --target nodewright
+	bench/gpu_gate.py --before build-gate/build/nodewright --now $(PROGRAM) --out "$${OUT:-build/gpu-gate}"
+
 bench: everything
 	$(device_words)
 	if [ $${#device[@]} -eq 0 ]; then
@@ -163,7 +175,8 @@ tidy: configure
 	git ls-files '*.cpp' ':!third_party' | xargs -P $(JOBS) -n 4 clang-tidy-16 -p build --quiet
 
 clean:
-	rm -rf build build-debug build-asan build-tsan build-fuzz build-clang build-cuda12
+	rm -rf build build-debug build-asan build-tsan build-fuzz build-clang build-cuda12 build-gate
+	git worktree prune
 
 everything: configure
 	cmake --build build -j$(JOBS)
