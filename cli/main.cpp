@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -60,13 +61,19 @@ int main(int argc, char** argv) try {
   cli::arrange_help(app);
   cli::add_path_checks(app);
   try {
-    std::vector<std::string> words = cli::in_our_words(app, {argv + 1, argv + argc}, [](const std::string& told) {
-      std::fprintf(stderr, "nodewright: %s\n", told.c_str());
-    });
+    const std::vector<std::string> given(argv + 1, argv + argc);
+    if (const std::string why = cli::unknown_command(app, given); !why.empty()) return fail(why, 2);
+    std::vector<std::string> words = cli::in_our_words(
+        app, given, [](const std::string& told) { std::fprintf(stderr, "nodewright: %s\n", told.c_str()); });
     std::ranges::reverse(words);  // as the parser takes them
     app.parse(std::move(words));
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);
+    if (error.get_exit_code() == 0) {  // --help and --version
+      std::ostringstream text;
+      app.exit(error, text, text);
+      cli::write_standard_output(text.str());
+      return 0;
+    }
     return fail(cli::usage_error(app, error), 2);
   }
   if (!action) {

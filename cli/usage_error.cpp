@@ -4,10 +4,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <vector>
 
+#include "base/json_file.h"
 #include "base/nearest_name.h"
+#include "cli/parser_words.h"
 
 namespace nodewright::cli {
 namespace {
@@ -40,18 +41,22 @@ std::string commands_with(const CLI::App& app, const std::string& option) {
   return names.empty() ? last + " has it" : fmt::format("{} and {} have it", fmt::join(names, ", "), last);
 }
 
+// A word after the one that is the folder of the model, or LOG; or where there is none.
+std::string surplus_word(const std::string& name, const CLI::App& command, const std::string& word) {
+  for (const CLI::Option* one : command.get_options())
+    if (one->get_positional() && !one->results().empty())
+      return fmt::format("{}: {} takes one {}, and {} was given before it{}", word, name, one->get_name(true),
+                         in_quotes(one->results().front()),
+                         command.get_option_no_throw("--prompt") != nullptr ? "; a text stands after --prompt" : "");
+  return fmt::format("{}: {} takes options and no such word", word, name);
+}
+
 std::string unknown_word(const CLI::App& app) {
   const auto [name, command] = command_of(app);
   const std::vector<std::string> words = app.remaining(true);
   const auto option = std::ranges::find_if(words, [](const std::string& word) { return word.starts_with('-'); });
   std::vector<std::string> names;
-  if (option == words.end() && !command->get_subcommands({}).empty()) {
-    for (const CLI::App* one : command->get_subcommands({})) names.push_back(one->get_name());
-    const std::string& word = words.front();
-    return fmt::format("{}: there is no {}command of this name{}", word, name.empty() ? "" : name + " ",
-                       meant(word, names));
-  }
-  if (option == words.end()) return fmt::format("{}: {} takes options and no such word", words.front(), name);
+  if (option == words.end()) return surplus_word(name, *command, words.front());
   const std::string word = option->substr(0, option->find('='));
   for (const CLI::Option* one : command->get_options()) {
     for (const std::string& known : one->get_lnames()) names.push_back(known);
@@ -65,30 +70,47 @@ std::string unknown_word(const CLI::App& app) {
                      near.empty() ? "" : fmt::format("; did you mean --{}?", near));
 }
 
-bool is_number(const std::string& text) {
-  double number = 0;
-  const auto [stopped, failure] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return failure == std::errc() && stopped == text.data() + text.size();
+// What stands before a first word that names none of the commands, without options.
+std::string no_such_command(const std::string& parent, const CLI::App& app, const std::string& word) {
+  std::vector<std::string> names;
+  for (const CLI::App* one : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(one->get_name());
+  return fmt::format("{}: there is no {}command of this name{}", word, parent.empty() ? "" : parent + " ",
+                     meant(word, names));
 }
 
-// The parser's "Could not convert: --context = x" in our words: numbers are the only type that it may fail to read.
-std::string no_number(const std::string& words) {
-  const size_t name = words.find(": "), sign = words.find(" = ");
-  if (name == std::string::npos || sign == std::string::npos) return words;
-  const std::string value = words.substr(sign + 3);
-  return fmt::format("{}: '{}' is not a {}", words.substr(name + 2, sign - name - 2), value,
-                     is_number(value) ? "whole number in its range" : "number");
+std::string see(const std::string& name) {
+  return fmt::format(" (see nodewright {}--help)", name.empty() ? "" : name + " ");
 }
 
 }  // namespace
 
 std::string usage_error(const CLI::App& app, const CLI::ParseError& error) {
-  const std::string name = command_of(app).first;
-  const std::string help = fmt::format(" (see nodewright {}--help)", name.empty() ? "" : name + " ");
+  const auto [name, command] = command_of(app);
   // Before what is missing: a name with a slip in it is both.
-  if (!app.remaining(true).empty()) return unknown_word(app) + help;
-  if (dynamic_cast<const CLI::ConversionError*>(&error) != nullptr) return no_number(error.what()) + help;
-  return error.what() + help;
+  if (!app.remaining(true).empty()) return unknown_word(app) + see(name);
+  return parser_words(name, *command, error) + see(name);
+}
+
+std::string unknown_command(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* command = &app;
+  std::string name;
+  const bool asks = !words.empty() && words.front() == "help";
+  for (size_t i = asks ? 1 : 0; i < words.size(); ++i) {
+    const std::string& word = words[i];
+    const bool is_help = word == "-h" || word == "--help" || (asks && i == 1 && word == "help");
+    if (is_help || (word.starts_with('-') && !asks)) continue;
+    const std::vector<const CLI::App*> all = command->get_subcommands([](const CLI::App*) { return true; });
+    if (all.empty() && !asks) return "";  // its own options and words
+    const auto named = std::ranges::find(all, word, &CLI::App::get_name);
+    if (named == all.end())
+      return all.empty() || word.starts_with('-')
+                 ? fmt::format("{}: help is followed by the name of a command alone", word) + see(name)
+                 : no_such_command(name, *command, word) + see(name);
+    command = *named;
+    name += (name.empty() ? "" : " ") + command->get_name();
+  }
+  return "";
 }
 
 std::string help_of_named(const CLI::App& app) {

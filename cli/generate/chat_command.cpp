@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <filesystem>
 #include <system_error>
 
@@ -44,13 +45,26 @@ constexpr std::string_view kHelp =
     "/stats          the times of the last answer, and how much the cache has saved\n"
     "/help           these lines\n"
     "/exit           leave; /bye and Ctrl-D are the same\n"
+    "//stats         a text that begins with a slash and a word is sent with a second slash, or a space, before it\n"
     "Ctrl-C ends an answer. At the prompt it takes back what was typed; a second one leaves.\n"
     "A pasted text is one message. Alt-Enter begins a new line, and so does \\ at the end of one; lines between two\n"
     "of \"\"\" are one message.\n";
 
 std::string trimmed(std::string_view text) {
-  const size_t begin = text.find_first_not_of(" \t"), end = text.find_last_not_of(" \t");
+  const size_t begin = text.find_first_not_of(" \t\n"), end = text.find_last_not_of(" \t\n");
   return begin == std::string_view::npos ? "" : std::string(text.substr(begin, end + 1 - begin));
+}
+
+// A slash and letters, with the signs that names of options have; "/?" and a slash alone, too.
+bool is_name(const std::string& word) {
+  return word == "/?" || (word.starts_with('/') && std::all_of(word.begin() + 1, word.end(), [](unsigned char c) {
+                            return c < 0x80 && (std::isalnum(c) != 0 || c == '-' || c == '_');
+                          }));
+}
+
+std::string in_small_letters(std::string word) {
+  for (char& c : word) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return word;
 }
 
 std::vector<std::string> beginning_with(const std::string& word, std::vector<std::string> all) {
@@ -84,17 +98,16 @@ std::vector<std::string> files_like(const std::string& word) {
 }  // namespace
 
 ChatCommand chat_command(const std::string& message) {
-  if (!message.starts_with('/') || message.find('\n') != std::string::npos) return {};
-  const size_t space = std::min(message.find_first_of(" \t"), message.size());
-  ChatCommand command{ChatWord::none, message.substr(0, space), trimmed(message.substr(space))};
-  for (const NamedWord& one : kWords)
-    if (one.name == command.name && (one.takes_text || command.rest.empty())) {
-      command.word = one.word;
-      return command;
-    }
-  const bool is_word = command.name.size() > 1 && std::all_of(command.name.begin() + 1, command.name.end(),
-                                                              [](char c) { return c >= 'a' && c <= 'z'; });
-  if (is_word && command.rest.empty()) command.word = ChatWord::unknown;
+  const size_t end = std::min(message.find_first_of(" \t\n"), message.size());
+  const bool is_escaped = message.starts_with("//");
+  const std::string first = message.substr(is_escaped ? 1 : 0, is_escaped ? end - 1 : end);
+  if (!is_name(first) || (first == "/" && end < message.size())) return {ChatWord::none, "", message};
+  if (is_escaped) return {ChatWord::none, "", message.substr(1)};
+  ChatCommand command{ChatWord::unknown, in_small_letters(first), trimmed(message.substr(end))};
+  const auto known = std::ranges::find(kWords, std::string_view(command.name), &NamedWord::name);
+  const bool takes_text = known != kWords.end() && known->takes_text;
+  if (!takes_text && message.find('\n') != std::string::npos) return {ChatWord::none, "", message};
+  if (known != kWords.end()) command.word = takes_text || command.rest.empty() ? known->word : ChatWord::surplus;
   return command;
 }
 

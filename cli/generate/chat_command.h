@@ -7,16 +7,17 @@
 
 namespace nodewright::cli {
 
-enum class ChatWord { none, unknown, help, clear, stats, leave, save, load, system, set, regenerate };
+enum class ChatWord { none, unknown, surplus, help, clear, stats, leave, save, load, system, set, regenerate };
 
 struct ChatCommand {
-  ChatWord word = ChatWord::none;  // none: it is a message
-  std::string name;                // "/save"
-  std::string rest;                // behind the name, without spaces around it
+  ChatWord word = ChatWord::none;  // none: it is a message. surplus: a command that takes no words, and has some
+  std::string name;                // "/save", in small letters
+  std::string rest;                // after the name, without spaces around it; of a message its text
 };
 
-// A message may begin with a path, "/tmp is full": one that has a word behind its first is a command only where that is
-// the name of one.
+// A slash and a word, up to a space, is the name of a command, known or not, in large or small letters; a path as
+// "/tmp/x" is none. A second slash before such a word makes a message of it, which has one slash: "//stats". A text of
+// several lines is a command only where it begins with one that takes a text.
 ChatCommand chat_command(const std::string& message);
 
 // The command that somebody meant, "/save"; empty where none is near.

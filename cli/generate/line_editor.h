@@ -22,7 +22,8 @@ struct ReadLine {
   // another signal came.
   enum class End { entered, cleared, interrupted, ended };
   End end = End::ended;
-  std::string text;  // without its line break; a pasted text may hold others
+  std::string text;        // without its line break; a pasted text may hold others
+  bool is_quoted = false;  // it stood between two lines of """
 
   bool entered() const { return end == End::entered; }
   bool is_whole() const { return text.find('\n') != std::string::npos; }  // several lines, pasted or recalled

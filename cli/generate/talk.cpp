@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/json_file.h"
 #include "cli/generate/conversation_file.h"
 #include "cli/generate/typed_history.h"
 #include "cli/interruption.h"
@@ -54,11 +55,11 @@ int Talk::run() {
     if (!message.entered()) continue;
     may_leave = false;
     if (message.text.find_first_not_of(" \t\n") == std::string::npos) continue;
-    const ChatCommand command = chat_command(message.text);
+    const ChatCommand command = message.is_quoted ? ChatCommand{.rest = message.text} : chat_command(message.text);
     if (command.word == ChatWord::leave) return exit_code;
     try {
       if (command.word == ChatWord::none)
-        answer(message.text);
+        answer(command.rest);
       else
         obey(command);
     } catch (const Error& error) {
@@ -78,7 +79,7 @@ ReadLine Talk::read_message() {
   ReadLine message = editor_.read("> ");
   if (!message.entered() || message.is_whole()) return message;
   const bool quoted = message.text == kQuotes;
-  if (quoted) message.text.clear();
+  if (quoted) message.text.clear(), message.is_quoted = true;
   for (bool first = true; quoted || message.text.ends_with('\\'); first = false) {
     if (!quoted) message.text.pop_back();
     ReadLine line = editor_.read("... ");
@@ -112,11 +113,19 @@ void Talk::obey(const ChatCommand& command) {
     case ChatWord::regenerate:
       return regenerate();
     default:
-      break;
+      return refuse(command);
   }
-  const std::string near = nearest_chat_command(command.name);
-  note(fmt::format("nodewright: there is no command {}; {}/help lists them\n", command.name,
-                   near.empty() ? "" : fmt::format("did you mean {}? ", near)));
+}
+
+void Talk::refuse(const ChatCommand& command) {
+  const bool is_known = command.word == ChatWord::surplus;
+  const std::string near = is_known ? command.name : nearest_chat_command(command.name);
+  throw Error({.doing = "use " + command.name,
+               .detail = is_known ? fmt::format("it takes no words, and {} stands after it", in_quotes(command.rest))
+                                  : "there is no such command, and the line was not sent to the model",
+               .advice = fmt::format("{}, or /{} to send it as a text",
+                                     near.empty() ? "/help, which lists the commands" : near, command.name),
+               .fault = Fault::usage});
 }
 
 void Talk::answer(const std::string& message) {

@@ -33,6 +33,7 @@ class Talk {
   // The next message, which may have several lines.
   ReadLine read_message();
   void obey(const ChatCommand& command);
+  [[noreturn]] static void refuse(const ChatCommand& command);
   void answer(const std::string& message);
   void regenerate();
   void load(const std::string& file);

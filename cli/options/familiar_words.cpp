@@ -226,6 +226,7 @@ std::vector<std::string> in_our_words(const CLI::App& app, const std::vector<std
                                       const std::function<void(const std::string&)>& tell) {
   if (!words.empty() && words.front() == "help") {  // help bench decode
     Words named(words.begin() + 1, words.end());
+    std::erase(named, "help");
     named.push_back("--help");
     return named;
   }

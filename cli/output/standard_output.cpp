@@ -19,9 +19,13 @@ void write_standard_output(std::string_view text) {
 }
 
 void draw_on_standard_output(std::string_view text) {
+  // What failed before, where nobody looked, was thrown away: a later write succeeds without it.
+  const bool lost = std::ferror(stdout) != 0;
   const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
-  if (written && std::fflush(stdout) == 0) return;
-  throw Error({.doing = "write to", .object = "standard output", .detail = std::strerror(errno)});
+  if (written && std::fflush(stdout) == 0 && !lost) return;
+  throw Error({.doing = "write to",
+               .object = "standard output",
+               .detail = lost ? "a part of it could not be written" : std::strerror(errno)});
 }
 
 }  // namespace nodewright::cli

@@ -154,13 +154,33 @@ class Chat(ChatTest):
         self.write("chat_template.jinja", EVERY_MESSAGE)
         done = run(*on_device("chat", self.folder, *LENGTH), stdin=b"/stats\nThe dog\n/reset\n/help\n/stats\n/nonsense\nThe dog\n"
                                                                    b"/tmp/x is\n/exit\nnot read\n")
-        self.assertEqual(0, done.returncode)
+        self.assertEqual(1, done.returncode)  # for /nonsense
         answers = done.stdout.decode().split("\n")
         self.assertEqual([self.answer("The dog ")] * 2, answers[:2])
         self.assertEqual(self.answer("The dog " + answers[1] + " /tmp/x is "), answers[2])
         self.assertEqual([""], answers[3:])
-        for told in (r"no answer yet", r"/help +these lines", r"all +1 answer of 12 tokens", r"there is no command /nonsense"):
+        for told in (r"no answer yet", r"/help +these lines", r"all +1 answer of 12 tokens", r"cannot use /nonsense: there is no such command[^\n]*//nonsense"):
             self.assertRegex(done.stderr.decode(), told)
+
+    def test_no_line_that_begins_with_a_slash_and_a_word_reaches_the_model(self):
+        self.write("chat_template.jinja", EVERY_MESSAGE)
+        for line, named in (("/stats now", "/stats: it takes no words, and 'now'"), ("/clear all", "'all'"), ("/EXIT now", "/exit: it takes"),
+                            ("/help me", "'me'"), ("/unknown", "/help"), ("/unknown words after it", "there is no such command"),
+                            ("/Stat", "/stats"), ("/systems Be kind.", "/system"), ("/set-temperature 1", "no such command"), ("/", "/help")):
+            done = run(*on_device("chat", self.folder, *LENGTH), stdin=line.encode() + b"\n")
+            self.assertEqual((1, b""), (done.returncode, done.stdout), line)
+            self.assertRegex(done.stderr.decode(), r"\Anodewright: cannot use /[^\n]+\n\Z")
+            self.assertIn(named, done.stderr.decode())
+            self.assertIn("/%s to send it" % line.split()[0].lower(), done.stderr.decode())
+        self.assertEqual("", self.chat("/EXIT\nThe dog\n"))
+        self.assertEqual(self.answer("Be kind. The dog ") + "\n", self.chat("/SYSTEM Be kind.\nThe dog\n"))
+        self.assertEqual(self.answer("Be\nkind. The dog ") + "\n", self.chat("/system Be\\\nkind.\nThe dog\n"))
+
+    def test_a_text_may_begin_with_a_slash(self):
+        self.write("chat_template.jinja", EVERY_MESSAGE)
+        for typed, sent in (("//stats", "/stats"), (" /stats now", " /stats now"), ("//tmp/x is", "//tmp/x is"), ("// a dog", "// a dog"),
+                            ("/ a dog", "/ a dog"), ('"""\n/stats\n"""', "/stats"), ("/tmp/x is", "/tmp/x is"), ("//", "/")):
+            self.assertEqual(self.answer(sent + " ") + "\n", self.chat(typed + "\n"), typed)
 
     def test_a_conversation_is_saved_and_goes_on_where_it_was_loaded(self):
         self.write("chat_template.jinja", EVERY_MESSAGE)

@@ -7,7 +7,7 @@ import tempfile
 import unittest
 
 import option_words
-from command import DEMO, SOURCE, USAGE, CommandTest, golden_model, run
+from command import DEMO, RUN_TIME, SOURCE, USAGE, CommandTest, golden_model, run
 
 COMMANDS = ("generate", "chat", "run", "serve", "logits", "graph", "tokenize", "inspect", "bench", "tune", "report", "doctor",
             "completion", "man")
@@ -37,6 +37,42 @@ class Help(CommandTest):
                 if command != "doctor":
                     self.assertRegex(message, r"/nowhere|steps\.jsonl", example)
                 self.assertNotIn("--help", message, example)
+
+    def test_help_of_a_command_that_is_not_there_is_a_slip_with_a_suggestion(self):
+        for words, named in ((["help", "bogus"], "bogus"), (["help", "genrate"], "did you mean generate?"), (["genrate", "--help"], "generate?"),
+                             (["bogus", "-h"], "bogus"), (["--help", "bogus"], "bogus"), (["-V", "bogus"], "bogus"),
+                             (["help", "bench", "decod"], "bench command of this name; did you mean decode?"),
+                             (["bench", "bogus", "--help"], "bench command"), (["help", "generate", "bogus"], "help is followed"),
+                             (["help", "--bogus"], "--bogus")):
+            self.assert_refused(USAGE, [named, "(see nodewright "], *words)
+        for words in (["help"], ["help", "help"], ["help", "-h"]):
+            self.assertEqual(self.succeed("--help"), self.succeed(*words))
+
+    def test_help_that_cannot_be_written_is_a_failure(self):
+        for words in (["--help"], ["-V"], ["help", "bench", "decode"], ["completion", "fish"], ["man"], ["doctor"],
+                      ["inspect", DEMO, "--device", "none"], ["tokenize", DEMO, "--text", "a"], ["graph", DEMO, "--device", "cpu"],
+                      ["bench", "decode", DEMO, "--device", "cpu", "--batch", "1", "--context", "8"]):
+            with open("/dev/full", "wb") as full:
+                done = run(*words, stdout=full)
+            self.assertEqual(RUN_TIME, done.returncode, words)
+            self.assertRegex(done.stderr.decode(), r"\Anodewright: cannot write to 'standard output': [^\n]+\n\Z", words)
+
+    def test_a_slip_is_told_in_words_of_ours(self):
+        for words, told in (
+                (["generate", "m", "--model", "n"], "--model is given twice, as 'm' and 'n', and has one value"),
+                (["generate", "m", "-n", "1", "-n", "2", "-n", "3"], "--max-tokens is given 3 times, as '1', '2' and '3'"),
+                (["generate", "m", "n"], "n: generate takes one DIR, and 'm' was given before it"),
+                (["report", "a", "b"], "b: report takes one LOG, and 'a'"),
+                (["generate", "m", "--device"], "--device needs a value, and none is given: --device auto|cuda|cuda:N|cpu"),
+                (["generate", "m", "--numerics="], "--numerics needs a value"),
+                (["generate"], "generate needs --model DIR: Hugging Face"), (["completion"], "completion needs SHELL"),
+                (["completion", "csh"], "SHELL: 'csh' is none of bash, zsh, fish; did you mean zsh?"),
+                (["generate", "m", "--mode", "x"], "--mode: 'x' is none of explicit, captured, eager"),
+                (["tokenize", "m", "--text", "a", "--decode", "1"], "--text and --decode cannot be used together"),
+                (["report", "a", "--count", "0"], "--count: '0' is not a whole number from 1 to 1000"),
+                (["bench", "decode", "m", "--batch", "1", "2", "x"], "--batch: 'x' is not a number")):
+            message = self.assert_refused(USAGE, [told], *words)
+            self.assertNotRegex(message, r"At [Mm]ost|required|excludes|not in|Could not")
 
     def test_a_group_of_commands_alone_shows_its_help(self):
         for words, named in ((["bench"], ["Usage: nodewright bench ", "decode", "Examples:"]), ([], ["generate", "docs/command.md"])):
