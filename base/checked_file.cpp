@@ -1,6 +1,5 @@
 #include "base/checked_file.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "base/file_to_read.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -33,18 +33,13 @@ constexpr Stranger kStrangers[] = {
 }  // namespace
 
 CheckedFile::CheckedFile(std::filesystem::path path) : path_(std::move(path)) {
-  // Non-blocking, so that a FIFO under this name is refused below and does not wait for a writer.
-  const int descriptor = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) throw Error({.doing = "open", .object = path_.string(), .detail = system_words(errno)});
+  descriptor_ = open_to_read(path_);
   struct stat status {};
-  const bool known = ::fstat(descriptor, &status) == 0;
-  const int error = errno;
-  if (!known || !S_ISREG(status.st_mode)) {
-    ::close(descriptor);
-    throw Error(
-        {.doing = "open", .object = path_.string(), .detail = known ? "not a regular file" : system_words(error)});
+  if (::fstat(descriptor_, &status) != 0) {
+    const int error = errno;
+    ::close(std::exchange(descriptor_, -1));
+    throw Error({.doing = "open", .object = path_.string(), .detail = system_words(error)});
   }
-  descriptor_ = descriptor;
   bytes_ = static_cast<uint64_t>(status.st_size);
   char first[64] = {};
   const ssize_t got = ::pread(descriptor_, first, sizeof first, 0);

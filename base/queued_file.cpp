@@ -12,7 +12,8 @@
 namespace nodewright {
 namespace {
 
-constexpr std::chrono::seconds kLastTexts{2};  // for a queue that leaves slowly
+constexpr std::chrono::seconds kLastTexts{2};         // for a queue that leaves slowly
+constexpr std::chrono::milliseconds kFirstText{500};  // no start waits longer for a disk that stands still
 
 }  // namespace
 
@@ -22,6 +23,8 @@ QueuedFile::QueuedFile(const std::filesystem::path& path, size_t queue_bytes) {
   writer_.emplace(descriptor_,
                   QueuedWriterOptions{.queue_bytes = queue_bytes, .lost_words = {}, .ends_on_error = true});
 }
+
+bool QueuedFile::settle() noexcept { return writer_->settle(kFirstText) && writer_->dropped() == 0; }
 
 void QueuedFile::close() noexcept {
   const bool left = writer_->finish(kLastTexts);

@@ -23,6 +23,8 @@ class QueuedFile {
   QueuedFile& operator=(const QueuedFile&) = delete;
 
   void add(std::string text) noexcept { writer_->add(std::move(text)); }
+  // For the first text, so that a disk that is full is known before anything else is done: whether it was written.
+  bool settle() noexcept;
   int error() const noexcept { return writer_->error(); }           // errno of the write that ended it; 0: none
   uint64_t dropped() const noexcept { return writer_->dropped(); }  // texts
   // Waits a moment for what is queued. Afterwards nothing is added.

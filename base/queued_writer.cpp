@@ -40,7 +40,7 @@ struct QueuedWriter::State {
   std::condition_variable changed;
   std::deque<std::string> queue;
   size_t bytes = 0;
-  bool ending = false, done = false;
+  bool ending = false, done = false, writing = false;
 };
 
 void QueuedWriter::State::work() {
@@ -51,10 +51,14 @@ void QueuedWriter::State::work() {
     const std::string text = std::move(queue.front());
     queue.pop_front();
     bytes -= text.size() + kTextOverhead;
+    writing = true;
     lock.unlock();
     tell_lost();
-    if ((options.ends_on_error && error != 0) || !write_whole(text)) ++dropped;
+    const bool written = (!options.ends_on_error || error == 0) && write_whole(text);
     lock.lock();
+    if (!written && !gives_up) ++dropped;  // finish() has counted it
+    writing = false;
+    changed.notify_all();
   }
   lock.unlock();
   tell_lost();
@@ -125,12 +129,21 @@ uint64_t QueuedWriter::dropped() const noexcept { return state_->dropped; }
 
 int QueuedWriter::error() const noexcept { return state_->error; }
 
+bool QueuedWriter::settle(std::chrono::milliseconds patience) noexcept {
+  std::unique_lock lock(state_->mutex);
+  return state_->changed.wait_for(lock, patience, [this] { return state_->queue.empty() && !state_->writing; });
+}
+
 bool QueuedWriter::finish(std::chrono::milliseconds patience) noexcept {
   std::unique_lock lock(state_->mutex);
   state_->ending = true;
   state_->changed.notify_all();
   const bool left = state_->changed.wait_for(lock, patience, [this] { return state_->done; });
-  if (!left) state_->gives_up = true;
+  if (!left) {
+    state_->gives_up = true;
+    state_->dropped += state_->queue.size() + (state_->writing ? 1 : 0);
+    state_->queue.clear();
+  }
   lock.unlock();
   if (!thread_.joinable()) return left;
   if (left)

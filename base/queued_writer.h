@@ -33,7 +33,10 @@ class QueuedWriter {
   uint64_t dropped() const noexcept;
   // errno of the first write that failed; 0: none has.
   int error() const noexcept;
-  // Takes no more, and waits for the queue to leave: whether it has. A thread that is stuck in a write is left alone.
+  // Waits until all that was added has left or was dropped: whether it has.
+  bool settle(std::chrono::milliseconds patience) noexcept;
+  // Takes no more, and waits for the queue to leave: whether it has. A thread that is stuck in a write is left alone,
+  // and what it has not written counts as dropped.
   bool finish(std::chrono::milliseconds patience) noexcept;
 
  private:

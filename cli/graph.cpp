@@ -3,14 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
+#include "base/file_to_read.h"
 #include "cli/command.h"
 #include "cli/output/output_file.h"
 #include "cli/output/say.h"
@@ -42,14 +39,8 @@ struct GraphOptions {
 constexpr int64_t kDumpContext = 4096;
 
 std::string read_file(const char* doing, const std::filesystem::path& path) {
-  const auto refuse = [&](const char* detail) {
-    throw Error({.doing = doing, .object = path.string(), .detail = detail, .fault = Fault::usage});
-  };
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) refuse("it is a folder");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) refuse(std::strerror(errno));
-  return {std::istreambuf_iterator<char>(file), {}};
+  constexpr uint64_t kLongestDump = uint64_t{1} << 30;  // bytes
+  return read_whole_file(path, kLongestDump, {.doing = doing, .takes_pipes = true, .fault = Fault::usage});
 }
 
 // What `bench nodes` says of the times in its file beside them.

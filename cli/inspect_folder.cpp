@@ -1,8 +1,10 @@
 #include "cli/inspect_folder.h"
 
+#include <exception>
 #include <functional>
 #include <utility>
 
+#include "base/file_to_read.h"
 #include "models/weights/checkpoint.h"
 #include "runtime/error.h"
 #include "text/chat/chat_template.h"
@@ -15,14 +17,9 @@ namespace {
 void look_at(const char* part, InspectedFolder& found, const std::function<void()>& look) {
   try {
     look();
-  } catch (const Error& error) {
+  } catch (const std::exception& error) {
     found.obstacles.push_back({part, error.what()});
   }
-}
-
-bool has_file(const std::filesystem::path& path) {
-  std::error_code unused;  // what cannot be looked at is as good as absent
-  return std::filesystem::exists(path, unused);
 }
 
 void look_at_configs(const std::filesystem::path& folder, InspectedFolder& found) {
@@ -40,7 +37,7 @@ void look_at_weights(const std::filesystem::path& folder, InspectedFolder& found
 }
 
 void look_at_text(const std::filesystem::path& folder, InspectedFolder& found) {
-  if (has_file(folder / "tokenizer.json"))
+  if (is_present(folder / "tokenizer.json"))
     look_at("tokenizer", found, [&] {
       found.tokenizer = outline_tokenizer(folder);
       Tokenizer::from_file(folder / "tokenizer.json");

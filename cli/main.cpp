@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/help.h"
 #include "cli/interruption.h"
+#include "cli/options/empty_values.h"
 #include "cli/options/familiar_words.h"
 #include "cli/options/path_checks.h"
 #include "cli/options/value_names.h"
@@ -60,6 +61,7 @@ int main(int argc, char** argv) try {
   cli::name_values(app);
   cli::arrange_help(app);
   cli::add_path_checks(app);
+  cli::refuse_empty_values(app);
   try {
     const std::vector<std::string> given(argv + 1, argv + argc);
     if (const std::string why = cli::unknown_command(app, given); !why.empty()) return fail(why, 2);

@@ -126,7 +126,7 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
   command
       .add_option("--max-context,--max-model-len", options.max_context,
                   "tokens of the longest sequence (default: as needed)")
-      ->check(whole_number<uint32_t>);
+      ->check(whole_number<uint32_t, 1>);
   add_load_format_option(command, options);
   command.add_option("--tuning", options.tuning, "what `nodewright tune` wrote: auto, none or a file")
       ->capture_default_str();
@@ -169,7 +169,7 @@ void add_parallel_options(CLI::App& command, SessionOptions& options) {
       .add_option("--tp,--tensor-parallel-size", options.tensor_parallel,
                   "devices that share the model, each with a part of every layer: those that --device names, as "
                   "cuda:0,1, or the one it names and those behind it (default: as many as it names)")
-      ->check(whole_number<uint32_t>);
+      ->check(whole_number<uint32_t, 1>);
   command
       .add_option("--pp,--pipeline-parallel-size", options.stages,
                   "devices that the layers are cut over, each with some of them; not with --tp")
@@ -201,7 +201,7 @@ void refuse_mode(CLI::App& command, const std::string& why) {
 
 void add_bucket_option(CLI::App& command, SessionOptions& options) {
   command.add_option("--bucket", options.bucket, "rows of the decode graph")
-      ->check(whole_number<uint32_t>)
+      ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();
 }
 
@@ -209,7 +209,7 @@ void add_steps_options(CLI::App& command, SessionOptions& options) {
   command
       .add_option("--steps-per-launch", options.steps.most,
                   "steps that the device does one after the other before the host looks")
-      ->check(whole_number<uint32_t>)
+      ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();
   command.add_flag("--until-ended", options.steps.loop,
                    "those steps are a loop in the graph, which ends when every row has ended");

@@ -80,6 +80,12 @@ int tokenize_lines(const Tokenizer& tokenizer, const TokenizeOptions& options) {
 }
 
 int tokenize(const TokenizeOptions& options) {
+  if (options.skip_special && !options.ids && !options.batch)
+    throw Error({.doing = "use",
+                 .object = "--skip-special",
+                 .detail = "it is for the text of token ids, and a text is given",
+                 .advice = "--decode IDS, or --batch",
+                 .fault = Fault::usage});
   check_model_folder(options.model);
   const Tokenizer tokenizer = Tokenizer::from_folder(options.model);
   if (options.batch) return tokenize_lines(tokenizer, options);
@@ -110,8 +116,10 @@ void add_tokenize(CLI::App& app, Action& chosen) {
   add_model_option(*command, options->model, "folder with tokenizer.json, tokenizer.model or tekken.json")->required();
   command->add_option("--text", options->text, "text (default: standard input)");
   command->add_option("--decode", options->ids, "token ids to turn into text: 1,2,3")->excludes("--text");
-  command->add_flag("--parse-special", options->parse_special, "take special tokens in the text as such");
-  command->add_flag("--add-special", options->add_special, "add what the tokenizer puts around a text (BOS)");
+  command->add_flag("--parse-special", options->parse_special, "take special tokens in the text as such")
+      ->excludes("--decode");
+  command->add_flag("--add-special", options->add_special, "add what the tokenizer puts around a text (BOS)")
+      ->excludes("--decode");
   command->add_flag("--skip-special", options->skip_special, "leave special tokens out of decoded text");
   command->add_flag("--batch", options->batch, "JSON lines on standard input: {\"text\": ...} or {\"ids\": [...]} each")
       ->excludes("--text")

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <nlohmann/json.hpp>
 
+#include "base/file_to_read.h"
 #include "base/json_file.h"
 #include "runtime/error.h"
 #include "text/tokenizer/files/piece_file.h"
@@ -50,11 +51,6 @@ size_t entries(const json& parent, const char* key) {
   return found == parent.end() || !found->is_structured() ? 0 : found->size();
 }
 
-bool is_there(const std::filesystem::path& path) {
-  std::error_code unused;  // what cannot be looked at is as good as absent
-  return std::filesystem::exists(path, unused);
-}
-
 // Outlines a tokenizer.model or a tekken.json.
 TokenizerOutline outline_of(const TokenizerFile& file, const char* format) {
   TokenizerOutline outline;
@@ -88,9 +84,9 @@ std::optional<TokenizerOutline> outline_tokenizer(const std::filesystem::path& f
 }
 
 std::string chat_template_file(const std::filesystem::path& folder) {
-  if (is_there(folder / "chat_template.jinja")) return "chat_template.jinja";
+  if (is_present(folder / "chat_template.jinja")) return "chat_template.jinja";
   const std::filesystem::path path = folder / "tokenizer_config.json";
-  if (!is_there(path)) return {};
+  if (!is_present(path)) return {};
   return read_json_object(path, "read the tokenizer's settings", kLargestFile).contains("chat_template")
              ? "tokenizer_config.json"
              : "";

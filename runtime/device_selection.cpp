@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/error.h"
@@ -23,24 +24,28 @@ std::optional<uint64_t> number(std::string_view text) {
   return value;
 }
 
-// The words after "cpu:". A word that ends in '=' takes a number.
+// The words after "cpu:". A word that ends in '=' takes a number in its range. A subject has one word.
 struct CpuOptionWord {
-  std::string_view word;
+  std::string_view word, subject;
   void (*apply)(CpuDriverOptions&, uint64_t);
+  uint64_t least = 0, most = UINT64_MAX;
 };
+constexpr uint64_t kMostThreads = 1024;  // also of multiprocessors: far above those of any machine and GPU
 constexpr CpuOptionWord kCpuOptionWords[] = {
-    {"checked", [](CpuDriverOptions& o, uint64_t) { o.check_accesses = o.poison = true; }},
-    {"sm80", [](CpuDriverOptions& o, uint64_t) { o.compute_capability = 80; }},
-    {"sm90", [](CpuDriverOptions& o, uint64_t) { o.compute_capability = 90; }},
-    {"forward", [](CpuDriverOptions& o, uint64_t) { o.schedule = CpuSchedule::forward; }},
-    {"reverse", [](CpuDriverOptions& o, uint64_t) { o.schedule = CpuSchedule::reverse; }},
-    {"immediate", [](CpuDriverOptions& o, uint64_t) { o.deferred = false; }},
-    {"seed=", [](CpuDriverOptions& o, uint64_t n) { o.schedule = CpuSchedule::seeded, o.seed = n; }},
-    {"devices=", [](CpuDriverOptions& o, uint64_t n) { o.devices = static_cast<int>(n); }},
-    {"sms=", [](CpuDriverOptions& o, uint64_t n) { o.sm_count = static_cast<int>(n); }},
-    {"workers=", [](CpuDriverOptions& o, uint64_t n) { o.workers = static_cast<int>(n); }},
-    {"memory_mb=", [](CpuDriverOptions& o, uint64_t n) { o.memory_bytes = n << 20; }},
-    {"timeout_ms=", [](CpuDriverOptions& o, uint64_t n) { o.launch_timeout_ms = n; }},
+    {"checked", "checks", [](CpuDriverOptions& o, uint64_t) { o.check_accesses = o.poison = true; }},
+    {"sm80", "architecture", [](CpuDriverOptions& o, uint64_t) { o.compute_capability = 80; }},
+    {"sm90", "architecture", [](CpuDriverOptions& o, uint64_t) { o.compute_capability = 90; }},
+    {"forward", "order", [](CpuDriverOptions& o, uint64_t) { o.schedule = CpuSchedule::forward; }},
+    {"reverse", "order", [](CpuDriverOptions& o, uint64_t) { o.schedule = CpuSchedule::reverse; }},
+    {"immediate", "start", [](CpuDriverOptions& o, uint64_t) { o.deferred = false; }},
+    {"seed=", "order", [](CpuDriverOptions& o, uint64_t n) { o.schedule = CpuSchedule::seeded, o.seed = n; }},
+    {"devices=", "devices", [](CpuDriverOptions& o, uint64_t n) { o.devices = static_cast<int>(n); }, 1,
+     kMostCpuDevices},
+    {"sms=", "multiprocessors", [](CpuDriverOptions& o, uint64_t n) { o.sm_count = static_cast<int>(n); }, 1,
+     kMostThreads},
+    {"workers=", "threads", [](CpuDriverOptions& o, uint64_t n) { o.workers = static_cast<int>(n); }, 1, kMostThreads},
+    {"memory_mb=", "memory", [](CpuDriverOptions& o, uint64_t n) { o.memory_bytes = n << 20; }, 1, uint64_t{1} << 24},
+    {"timeout_ms=", "limit", [](CpuDriverOptions& o, uint64_t n) { o.launch_timeout_ms = n; }, 1, UINT32_MAX},
 };
 
 [[noreturn]] void refuse(std::string_view spec, const std::string& detail) {
@@ -51,29 +56,39 @@ constexpr CpuOptionWord kCpuOptionWords[] = {
                .fault = Fault::usage});
 }
 
-void apply_cpu_word(CpuDriverOptions& options, std::string_view word, std::string_view spec) {
-  for (const CpuOptionWord& known : kCpuOptionWords) {
-    if (!known.word.ends_with('=')) {
-      if (word == known.word) return known.apply(options, 0);
-      continue;
-    }
-    if (!word.starts_with(known.word)) continue;
-    const std::optional<uint64_t> value = number(word.substr(known.word.size()));
-    if (!value) refuse(spec, "'" + std::string(word) + "' needs a whole number");
-    return known.apply(options, *value);
-  }
+const CpuOptionWord& cpu_option_word(std::string_view word, std::string_view spec) {
+  for (const CpuOptionWord& known : kCpuOptionWords)
+    if (known.word.ends_with('=') ? word.starts_with(known.word) : word == known.word) return known;
   std::string all;
   for (const CpuOptionWord& known : kCpuOptionWords)
     all += (all.empty() ? "" : ", ") + std::string(known.word) + (known.word.ends_with('=') ? "N" : "");
   refuse(spec, "the CPU driver has no option '" + std::string(word) + "'; it has " + all);
 }
 
+void apply_cpu_word(CpuDriverOptions& options, const CpuOptionWord& known, std::string_view word,
+                    std::string_view spec) {
+  if (!known.word.ends_with('=')) return known.apply(options, 0);
+  const std::optional<uint64_t> value = number(word.substr(known.word.size()));
+  if (!value) refuse(spec, "'" + std::string(word) + "' needs a whole number");
+  if (*value < known.least || *value > known.most)
+    refuse(spec, "'" + std::string(word) + "' is outside " + std::to_string(known.least) + " to " +
+                     std::to_string(known.most));
+  known.apply(options, *value);
+}
+
 CpuDriverOptions cpu_options(std::string_view words, std::string_view spec) {
   CpuDriverOptions options;
-  while (!words.empty()) {
-    const size_t comma = words.find(',');
-    apply_cpu_word(options, words.substr(0, comma), spec);
-    words = comma == std::string_view::npos ? std::string_view() : words.substr(comma + 1);
+  std::vector<std::pair<std::string_view, std::string_view>> given;  // subject and word
+  for (size_t begin = 0; begin <= words.size();) {
+    const size_t comma = std::min(words.find(',', begin), words.size());
+    const std::string_view word = words.substr(begin, comma - begin);
+    const CpuOptionWord& known = cpu_option_word(word, spec);
+    for (const auto& [subject, other] : given)
+      if (subject == known.subject)
+        refuse(spec, "'" + std::string(other) + "' and '" + std::string(word) + "' contradict each other");
+    given.emplace_back(known.subject, word);
+    apply_cpu_word(options, known, word, spec);
+    begin = comma + 1;
   }
   return options;
 }
@@ -101,7 +116,7 @@ std::vector<int> cuda_ordinals(std::string_view words, std::string_view spec) {
 bool is_cpu_spec(std::string_view spec) { return spec == "cpu" || spec.starts_with("cpu:"); }
 
 CpuDriverOptions options_of_spec(std::string_view spec) {
-  return cpu_options(spec.size() > 4 ? spec.substr(4) : std::string_view(), spec);
+  return spec == "cpu" ? CpuDriverOptions{} : cpu_options(spec.substr(4), spec);
 }
 
 }  // namespace

@@ -144,7 +144,10 @@ ForeignKernel load_kernel(Device& device, std::span<const std::byte> image, cons
 ForeignKernel load_kernel_file(Device& device, const std::filesystem::path& file, const std::string& symbol,
                                const HostStandIn& stand_in) {
   if (device.driver().is_cpu()) return load_kernel(device, {}, symbol, stand_in);
-  std::ifstream stream(file, std::ios::binary);
+  std::error_code unused;  // a folder opens, and the first read of it throws
+  std::ifstream stream;
+  if (!std::filesystem::is_directory(file, unused)) stream.open(file, std::ios::binary);
+  if (!stream.is_open()) stream.setstate(std::ios::failbit);
   const std::vector<char> bytes{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
   if (!stream || bytes.empty())
     throw Error({.doing = "load kernel",

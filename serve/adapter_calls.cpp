@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <system_error>
+
+#include "base/file_to_read.h"
 
 namespace nodewright {
 namespace {
@@ -23,8 +24,7 @@ AskedAdapter asked_load(const ServedModel& model, std::string_view text) {
     throw bad_request(fmt::format("The lora adapter '{}' has already been loaded.", asked.name), "lora_name");
   if (std::ranges::count(model.names, asked.name) > 0)
     throw bad_request(fmt::format("'{}' is the name of the model itself.", asked.name), "lora_name");
-  std::error_code unused;
-  if (!std::filesystem::exists(asked.folder / "adapter_config.json", unused))
+  if (!is_present(asked.folder / "adapter_config.json"))
     throw ApiError(404, fmt::format("No adapter found for {}: it has no adapter_config.json", asked.folder.string()),
                    "lora_path");
   return asked;

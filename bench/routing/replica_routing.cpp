@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "base/file_to_read.h"
 #include "bench/routing/simulation.h"
 
 namespace nodewright::routing {
@@ -15,9 +15,10 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr uint64_t kLongestRecord = uint64_t{64} << 20;  // bytes
+
 Json read(const char* path) {
-  std::ifstream file(path);
-  return Json::parse(file);
+  return Json::parse(read_whole_file(path, kLongestRecord, {.doing = "read the step times"}));
 }
 
 StepTimes step_times(const Json& decode, const char* model, const Json& prefill) {

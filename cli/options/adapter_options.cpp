@@ -25,7 +25,7 @@ void add_adapter_options(CLI::App& command, EngineSettings& settings, SessionOpt
       .add_option("--max-adapters,--max-loras", settings.max_adapters,
                   fmt::format("adapters that the device holds at once; 0: none (default: {} where there are any)",
                               kUsualAdapters))
-      ->check(whole_number<int>);
+      ->check(whole_number<int, 0>);
   command
       .add_option("--max-adapter-rank,--max-lora-rank", settings.engine.max_adapter_rank,
                   "largest rank of an adapter, for which memory is taken")

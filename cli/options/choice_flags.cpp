@@ -2,14 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <charconv>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "base/file_to_read.h"
+#include "base/json_file.h"
 #include "cli/options/whole_number.h"
 #include "cli/session.h"
 #include "runtime/error.h"
@@ -18,6 +16,8 @@ namespace nodewright::cli {
 namespace {
 
 using nlohmann::ordered_json;
+
+constexpr uint64_t kLongestSchema = uint64_t{16} << 20;  // bytes
 
 [[noreturn]] void refuse_flag(const char* option, std::string detail, std::string advice = {}) {
   throw Error({.doing = "use",
@@ -49,10 +49,11 @@ ordered_json json_schema(const std::string& text_or_file) {
   std::string text = text_or_file;
   if (text.find_first_not_of(" \t\n") == std::string::npos) refuse_flag("--json-schema", "it is empty");
   if (text[text.find_first_not_of(" \t\n")] != '{') {
-    std::ifstream file(text_or_file, std::ios::binary);
-    if (!file)
-      refuse_flag("--json-schema", fmt::format("{}: {}", text_or_file, std::strerror(errno)), "a file, or {...}");
-    text.assign(std::istreambuf_iterator<char>(file), {});
+    if (!is_present(text_or_file))
+      refuse_flag("--json-schema", fmt::format("{} is neither JSON nor a file", in_quotes(text_or_file)),
+                  "a file, or {...}");
+    text = read_whole_file(text_or_file, kLongestSchema,
+                           {.doing = "read --json-schema", .takes_pipes = true, .fault = Fault::usage});
   }
   ordered_json schema = ordered_json::parse(text, nullptr, false);
   if (schema.is_discarded()) refuse_flag("--json-schema", fmt::format("'{}' is not JSON", text_or_file));

@@ -116,7 +116,7 @@ void add_engine_options(CLI::App& command, EngineSettings& settings) {
               "tokens of a step with a prompt's: every row that decodes, then of prompts what is left, "
               "at least one (default: at most {}, of one sequence alone {}, with --pp {}, on the CPU driver {})",
               kStepTokens, kMostRows, kStepTokensOfStages, kStepTokensOnCpu))
-      ->check(whole_number<int>);
+      ->check(whole_number<int, 1>);
   command
       .add_option(
           "--schedule", settings.schedule,
@@ -132,7 +132,7 @@ void add_engine_options(CLI::App& command, EngineSettings& settings) {
       .add_option("--speculate", engine.speculate,
                   "tokens that a step checks for each request beyond the one it chooses, guessed from what its own "
                   "tokens repeat: up to 16; 0: none")
-      ->check(whole_number<int>)
+      ->check(whole_number<int, 0>)
       ->capture_default_str();
   command
       .add_option("--overlap", engine.overlap,
@@ -154,14 +154,14 @@ void add_engine_options(CLI::App& command, EngineSettings& settings) {
           "rows of the graphs, or exact: every size up to --max-batch, so that no step of decoding rows is padded "
           "(default: 1, 2, 4, 8, 16, ... of batches, fewer of prompts)")
       ->delimiter(',')
-      ->check([](const std::string& word) { return word == kExact ? std::string() : whole_number<int>(word); });
+      ->check([](const std::string& word) { return word == kExact ? std::string() : whole_number<int, 1>(word); });
   command.add_flag("--allow-eager", engine.allow_eager,
                    "steps of more rows than the largest bucket run node by node, without a graph");
   command
       .add_option("--pages", engine.pages,
                   fmt::format("pages of the cache, {} tokens each (default: enough for every request at its longest)",
                               kPageTokens))
-      ->check(whole_number<uint32_t>);
+      ->check(whole_number<uint32_t, 1>);
   command.add_option(
       "--memory-limit", settings.memory_limit,
       "most memory of weights, state, graphs and pages: 8GB, 8GiB, bytes, or a share of the device's memory such as "
@@ -170,7 +170,7 @@ void add_engine_options(CLI::App& command, EngineSettings& settings) {
       .add_option(
           "--step-timeout", engine.step_timeout_ms,
           "milliseconds after which a step counts as one that does not end, and all requests fail (default: none)")
-      ->check(whole_number<uint32_t>);
+      ->check(whole_number<uint32_t, 1>);
   command.add_flag("--no-prefix-cache", settings.no_prefix_cache, "prompts that begin alike share no pages");
   command.add_flag("--no-pipelining", settings.no_pipelining, "one step in flight instead of two");
   command.add_option("--log", settings.log,

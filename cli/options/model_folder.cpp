@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
 #include <optional>
 #include <string_view>
 #include <system_error>
 #include <vector>
 
+#include "base/file_to_read.h"
+#include "cli/options/strange_folder.h"
 #include "runtime/error.h"
 #include "text/tokenizer/tokenizer.h"
 
@@ -49,25 +50,24 @@ bool is_hub_name(const std::string& words) {
          });
 }
 
+// The first word of such a file; empty where it names no folder.
+std::string main_revision(const fs::path& file) {
+  constexpr uint64_t kLongestRevision = 4096;  // bytes
+  std::error_code unused;
+  if (!fs::is_regular_file(file, unused)) return "";
+  std::string text = read_whole_file(file, kLongestRevision, {.doing = "read the revision of a model"});
+  text.resize(std::min(text.find_first_of(" \t\r\n"), text.size()));
+  return text.find('/') == std::string::npos ? text : "";
+}
+
 // The snapshot of a folder models--X--Y: the one that refs/main names, else the only one.
 std::optional<fs::path> snapshot_in(const fs::path& folder) {
-  std::ifstream main(folder / "refs" / "main");
-  std::string revision;
-  if (main >> revision; !revision.empty() && revision.find('/') == std::string::npos)
+  if (const std::string revision = main_revision(folder / "refs" / "main"); !revision.empty())
     if (const fs::path snapshot = folder / "snapshots" / revision; exists_at(snapshot)) return snapshot;
   std::vector<fs::path> all;
   std::error_code unused;
   for (const fs::directory_entry& one : fs::directory_iterator(folder / "snapshots", unused)) all.push_back(one.path());
   return all.size() == 1 ? std::optional<fs::path>(all.front()) : std::nullopt;
-}
-
-[[noreturn]] void refuse_gguf(const fs::path& file) {
-  throw Error(
-      {.doing = "use --model",
-       .object = file.string(),
-       .detail = "it is a GGUF file, which is not supported",
-       .advice = "the folder of the checkpoint it was made from: config.json, model.safetensors, tokenizer.json",
-       .fault = Fault::usage});
 }
 
 std::string last_name(const fs::path& folder) {
@@ -96,16 +96,8 @@ fs::path model_folder(const fs::path& words) {
 void check_model_folder(const fs::path& folder) {
   std::error_code unused;
   if (fs::is_directory(folder, unused)) {
-    if (exists_at(folder / "config.json") || Tokenizer::file_in(folder)) return;
-    if (exists_at(folder / "snapshots"))
-      throw Error({.doing = "use --model",
-                   .object = folder.string(),
-                   .detail = "it is a folder of Hugging Face's cache, and refs/main names none of its snapshots",
-                   .advice = "one of the folders in its snapshots/, or hf download",
-                   .fault = Fault::usage});
-    for (const fs::directory_entry& file : fs::directory_iterator(folder, unused))
-      if (file.path().extension() == ".gguf") refuse_gguf(file.path());
-    return;
+    if (is_present(folder / "config.json") || Tokenizer::file_in(folder)) return;
+    refuse_strange_folder(folder);
   }
   if (fs::is_regular_file(folder, unused)) {
     if (folder.extension() == ".gguf") refuse_gguf(folder);

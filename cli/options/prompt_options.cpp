@@ -2,17 +2,16 @@
 
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 
+#include "base/file_to_read.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
 namespace {
 
+constexpr uint64_t kLongestPrompt = uint64_t{256} << 20;  // bytes: the longest text that the tokenizer takes
 constexpr const char* kChoices = "one of --prompt TEXT, --prompt-file FILE and --prompt-ids 1,2,3";
 
 [[noreturn]] void refuse_prompt(std::string detail, std::string advice = {}) {
@@ -26,14 +25,8 @@ constexpr const char* kChoices = "one of --prompt TEXT, --prompt-file FILE and -
 bool is_given(const PromptOptions& options) { return options.text || options.ids || !options.file.empty(); }
 
 std::string text_of_file(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (file && std::filesystem::is_directory(path)) errno = EISDIR, file.close();
-  if (!file.is_open())
-    throw Error({.doing = "read --prompt-file",
-                 .object = path.string(),
-                 .detail = std::strerror(errno),
-                 .fault = Fault::usage});
-  return {std::istreambuf_iterator<char>(file), {}};
+  return read_whole_file(path, kLongestPrompt,
+                         {.doing = "read --prompt-file", .takes_pipes = true, .fault = Fault::usage});
 }
 
 }  // namespace

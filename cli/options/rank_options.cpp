@@ -94,11 +94,14 @@ void add_rank_options(CLI::App& command, RankOptions& options, SessionOptions& s
       ->check(whole_number<uint16_t>);
   command.add_option("--rendezvous", options.rendezvous,
                      "HOST:PORT at which rank 0 waits for the others, in a network that is trusted");
-  command.add_option("--rendezvous-secret", options.secret,
-                     "text that all ranks must know to join (default: NODEWRIGHT_RENDEZVOUS_SECRET, or none)");
+  command
+      .add_option("--rendezvous-secret", options.secret,
+                  "text that all ranks must know to join (default: NODEWRIGHT_RENDEZVOUS_SECRET, or none)")
+      ->needs("--rank");
   command
       .add_option("--rendezvous-timeout", options.timeout_s, "seconds after which a rank that has not come is missed")
       ->check(whole_number<uint16_t, 1>)
+      ->needs("--rank")
       ->capture_default_str();
 }
 

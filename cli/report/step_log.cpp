@@ -5,12 +5,11 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <utility>
 
+#include "base/file_to_read.h"
 #include "cli/output/say.h"
 #include "runtime/error.h"
 
@@ -73,7 +72,9 @@ StepLogWriter::StepLogWriter(std::filesystem::path path) : path_(std::move(path)
 
 StepLogWriter::~StepLogWriter() {
   file_.close();
-  tell_problem();
+  if (file_.dropped() > 0)
+    say("nodewright: {} line{} missing in the log '{}': {}\n", file_.dropped(), file_.dropped() == 1 ? " is" : "s are",
+        path_.string(), reason());
 }
 
 void StepLogWriter::write(const StepLogHead& head) {
@@ -87,35 +88,33 @@ void StepLogWriter::write(const StepLogHead& head) {
                   {"pages", head.pages}}
              .dump() +
          "\n");
+  if (!file_.settle()) tell_problem();
 }
 
 void StepLogWriter::write(const StepRecord& step) { append(line_of(step)); }
 
 void StepLogWriter::append(std::string line) {
-  if (file_.error() != 0)
-    tell_problem();
-  else
-    file_.add(std::move(line));
+  file_.add(std::move(line));  // counted where it is dropped
+  if (file_.error() != 0) tell_problem();
+}
+
+std::string StepLogWriter::reason() const {
+  return file_.error() != 0 ? std::strerror(file_.error()) : "it takes lines too slowly";
 }
 
 void StepLogWriter::tell_problem() {
   if (file_.dropped() == 0 || std::exchange(told_, true)) return;
-  const int problem = file_.error();
-  say("nodewright: cannot write '{}': {}\n", path_.string(),
-      problem != 0 ? fmt::format("{}; the log ends early", std::strerror(problem))
-                   : fmt::format("it takes lines too slowly; {} are missing", file_.dropped()));
+  say("nodewright: cannot write the log '{}': {}; requests go on without it\n", path_.string(), reason());
 }
+
+static constexpr uint64_t kLongestLog = uint64_t{1} << 30;  // bytes; a step has 200
 
 StepLog read_step_log(const std::filesystem::path& path) {
   const auto fail = [&](const std::string& detail) {
     throw Error(
         {.doing = "read", .object = path.string(), .detail = detail, .advice = "a file that --log has written"});
   };
-  std::error_code unused;
-  if (std::filesystem::is_directory(path, unused)) fail("it is a folder");
-  std::ifstream file(path, std::ios::binary);
-  if (!file) fail(std::strerror(errno));
-  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string text = read_whole_file(path, kLongestLog, {.doing = "read", .takes_pipes = true});
   StepLog log;
   int number = 0;
   for (size_t begin = 0, end = 0; (end = text.find('\n', begin)) != std::string::npos; begin = end + 1) {

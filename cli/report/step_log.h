@@ -28,13 +28,15 @@ class StepLogWriter {
   StepLogWriter(const StepLogWriter&) = delete;
   StepLogWriter& operator=(const StepLogWriter&) = delete;
 
-  // Neither waits for the disk. A failed write is reported once on stderr, and serving goes on.
+  // The first waits a moment for the disk, steps do not. A failed write is told on stderr, serving goes on, and the end
+  // counts the lines that are missing.
   void write(const StepLogHead& head);
   void write(const StepRecord& step);
 
  private:
   void append(std::string line);
   void tell_problem();
+  std::string reason() const;
 
   std::filesystem::path path_;
   QueuedFile file_;

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <utility>
 
+#include "base/file_to_read.h"
+
 namespace nodewright::cli {
 namespace {
 
@@ -20,9 +22,10 @@ namespace {
 
 LineSource::LineSource(const std::string& path, LineReader reader)
     : name_(path == "-" ? "standard input" : path), reader_(std::move(reader)) {
-  file_ = path == "-" ? STDIN_FILENO : open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  file_ =
+      path == "-" ? STDIN_FILENO : open_to_read(path, {.doing = "read", .takes_pipes = true, .fault = Fault::usage});
   struct stat status {};
-  if (file_ < 0 || fstat(file_, &status) != 0) refuse_file(name_, errno);
+  if (fstat(file_, &status) != 0) refuse_file(name_, errno);
   if (S_ISDIR(status.st_mode)) refuse_file(name_, EISDIR);
   is_file_ = S_ISREG(status.st_mode);
   if (pipe2(wake_, O_CLOEXEC) != 0) refuse_file(name_, errno);

@@ -23,6 +23,7 @@
 #include "cli/options/whole_number.h"
 #include "cli/output/say.h"
 #include "cli/serve/engine_feeds.h"
+#include "cli/serve/origin_words.h"
 #include "cli/serve/rank_part.h"
 #include "cli/serve/replica_crew.h"
 #include "cli/serve/shown_model.h"
@@ -399,7 +400,9 @@ void add_server_options(CLI::App& command, ServeOptions& options) {
   command.add_option("--port", http.port, "TCP port to listen at; 0: any that is free")
       ->check(whole_number<uint16_t>)
       ->capture_default_str();
-  command.add_option("--uds", http.unix_socket, "path of a Unix socket to listen at, instead");
+  command.add_option("--uds", http.unix_socket, "path of a Unix socket to listen at, instead")
+      ->excludes("--host")
+      ->excludes("--port");
   command.add_option("--served-model-name", options.names,
                      "names of the model, the first of them in answers (default: "
                      "the folder's)");
@@ -407,11 +410,13 @@ void add_server_options(CLI::App& command, ServeOptions& options) {
       "--api-key", [&options](const std::string& key) { options.api_key = key; },
       "demanded as Authorization: Bearer KEY or X-Api-Key: KEY (default: "
       "NODEWRIGHT_API_KEY, or none)");
-  command.add_option("--cors-origin", options.cors_origin, "the one origin whose pages may call, or * for all");
+  command.add_option("--cors-origin", options.cors_origin, "the one origin whose pages may call, or * for all")
+      ->check(why_no_origin);
   command
       .add_option("--allowed-host", options.server.allowed_hosts,
                   "names of this server that clients may use beside addresses, --host and names without a dot: NAME, "
                   ".DOMAIN for all below it, or * for all")
+      ->check(why_no_host_name)
       ->allow_extra_args(false);
   command
       .add_option(

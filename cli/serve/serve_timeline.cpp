@@ -32,6 +32,7 @@ ServeTimeline::ServeTimeline(std::filesystem::path path) : path_(std::move(path)
   name("thread_name", kSteps, 0, "steps");
   name("process_name", kOutputs, 0, "outputs");
   flush();
+  if (!file_.settle() && file_.error() != 0) give_up(std::strerror(file_.error()));
 }
 
 void ServeTimeline::add(const StepRecord& step) {
@@ -99,7 +100,7 @@ void ServeTimeline::flush() {
 
 void ServeTimeline::give_up(const std::string& reason) {
   if (std::exchange(ended_, true)) return;
-  say("nodewright: the timeline '{}' ends here: {}\n", path_.string(), reason);
+  say("nodewright: the timeline '{}' ends here: {}; requests go on without it\n", path_.string(), reason);
   file_.add("\n]\n");
 }
 

@@ -4,9 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <fstream>
+#include <span>
+#include <string_view>
 #include <system_error>
 
+#include "base/checked_file.h"
+#include "base/file_to_read.h"
 #include "runtime/kernels/content_hash.h"
 
 namespace nodewright {
@@ -23,19 +26,17 @@ constexpr size_t kDigits = 16;
 
 std::string shown(ContentHash& hash) { return to_hex(hash.finish()).substr(0, kDigits); }
 
-void add_bytes(ContentHash& hash, std::ifstream& file, uint64_t first, uint64_t bytes) {
-  std::string text(bytes, '\0');
-  file.clear();
-  file.seekg(static_cast<std::streamoff>(first));
-  file.read(text.data(), static_cast<std::streamsize>(bytes));
-  hash.add_field(std::string_view(text).substr(0, static_cast<size_t>(std::max<std::streamsize>(file.gcount(), 0))));
+void add_bytes(ContentHash& hash, const CheckedFile& file, uint64_t first, uint64_t bytes) {
+  std::string text(std::min(bytes, file.bytes() - first), '\0');
+  file.read(first, std::as_writable_bytes(std::span(text)));
+  hash.add_field(text);
 }
 
 void add_file(ContentHash& hash, const fs::path& path, uint64_t head) {
-  std::error_code problem;
-  const uint64_t found = fs::file_size(path, problem), size = problem ? 0 : found;
+  if (!is_present(path)) return hash.add_field(path.filename().string() + " 0");  // an adapter has no config.json
+  const CheckedFile file(path);
+  const uint64_t size = file.bytes();
   hash.add_field(fmt::format("{} {}", path.filename().string(), size));
-  std::ifstream file(path, std::ios::binary);
   add_bytes(hash, file, 0, std::min(size, head));
   if (size <= head) return;
   for (uint64_t i = 0; i < kBlocks; ++i) add_bytes(hash, file, head + (size - head) / kBlocks * i, kBlockBytes);

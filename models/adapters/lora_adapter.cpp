@@ -7,6 +7,7 @@
 #include <cstring>
 #include <set>
 
+#include "base/file_to_read.h"
 #include "base/json_file.h"
 #include "models/adapters/adapter_layout.h"
 #include "models/weights/bf16_conversion.h"
@@ -104,12 +105,11 @@ std::vector<float> read_floats(const TensorInfo& tensor) {
 LoraAdapter LoraAdapter::open(const std::filesystem::path& folder, const ModelConfig& config, int64_t most_rank) {
   LoraAdapter adapter(folder);
   const AdapterConfig about = AdapterConfig::read(folder);
-  std::error_code unused;
-  if (!std::filesystem::exists(folder / kAdapterTensors, unused))
+  if (!is_present(folder / kAdapterTensors))
     throw Error({.doing = "read the adapter",
                  .object = folder.string(),
                  .detail = fmt::format("it holds no {}", kAdapterTensors),
-                 .advice = std::filesystem::exists(folder / "adapter_model.bin", unused)
+                 .advice = is_present(folder / "adapter_model.bin")
                                ? "save the adapter again with safe_serialization=True"
                                : "check the path"});
   adapter.file_ = std::make_unique<CheckedFile>(folder / kAdapterTensors);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <unordered_set>
 
+#include "base/file_to_read.h"
 #include "base/json_file.h"
 #include "models/config/architectures.h"
 #include "models/config/config_fields.h"
@@ -59,6 +60,14 @@ void refuse_unsupported(const ConfigFields& config) {
     config.fault("quantization_config: quantized weights are not supported", "use the unquantized checkpoint");
 }
 
+// An end that no step can choose would end no text. `vocab` 0: not known.
+void check_ends(const ConfigFields& fields, const std::vector<int64_t>& ends, int64_t vocab) {
+  for (const int64_t end : ends)
+    if (vocab > 0 && end >= vocab)
+      fields.fault(fmt::format("eos_token_id has {}, expected less than vocab_size, {}", end, vocab),
+                   "correct the file: the vocabulary has no such token");
+}
+
 void check_relations(const ConfigFields& config, const ModelConfig& c) {
   if (c.names.experts.empty())
     refuse_set(config, {"num_experts", "num_local_experts"}, "this architecture is no mixture of experts");
@@ -69,6 +78,7 @@ void check_relations(const ConfigFields& config, const ModelConfig& c) {
     config.refuse(fmt::format("head_dim is {}, expected an even number: rotary embedding turns pairs", c.head_dim));
   if (c.bos && *c.bos >= c.vocab)
     config.refuse(fmt::format("bos_token_id is {}, expected less than vocab_size, {}", *c.bos, c.vocab));
+  if (!c.eos_assumed) check_ends(config, c.eos, c.vocab);
   for (const RopeConfig& rope : {c.rope, c.local_rope.value_or(c.rope)})
     for (const float frequency :
          rope_frequencies(rope, c.rotated(), c.max_position))  // fine one by one, they may overflow together
@@ -109,11 +119,12 @@ void add_ends(const std::vector<int64_t>& ends, ModelConfig& c) {
 
 // generation_config.json says what generate() does.
 void read_generation(const std::filesystem::path& path, std::vector<Error>* faults, ModelConfig& c) {
-  std::error_code unused;
-  if (!std::filesystem::exists(path, unused)) return;
+  if (!is_present(path)) return;
   const json object = read_json_object(path, "read the generation defaults", kLargestConfig);
   const ConfigFields fields(object, path.string(), "read the model configuration", faults);
-  add_ends(fields.token_ids("eos_token_id"), c);
+  const std::vector<int64_t> ends = fields.token_ids("eos_token_id");
+  check_ends(fields, ends, c.vocab);
+  add_ends(ends, c);
   c.generation = read_generation_defaults(fields);
 }
 
@@ -138,9 +149,9 @@ ModelConfig read_model_config(const std::filesystem::path& folder) {
 
 std::vector<Error> model_config_faults(const std::filesystem::path& folder) {
   std::vector<Error> all;
-  add_faults([&](std::vector<Error>* faults) { read_config(folder, faults); }, all);
-  ModelConfig unused;
-  add_faults([&](std::vector<Error>* faults) { read_generation(folder / kGenerationFile, faults, unused); }, all);
+  ModelConfig c;
+  add_faults([&](std::vector<Error>* faults) { c = read_config(folder, faults); }, all);
+  add_faults([&](std::vector<Error>* faults) { read_generation(folder / kGenerationFile, faults, c); }, all);
   return all;
 }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/file_to_read.h"
 #include "base/json_file.h"
 #include "runtime/error.h"
 
@@ -48,11 +49,6 @@ std::map<std::string, std::string> read_index(const fs::path& index) {
   return shard_of;
 }
 
-bool is_there(const fs::path& path) {
-  std::error_code unused;  // an unreadable folder holds nothing
-  return fs::exists(path, unused);
-}
-
 bool loadable(Dtype dtype) { return dtype == Dtype::kBF16 || dtype == Dtype::kF16 || dtype == Dtype::kF32; }
 
 }  // namespace
@@ -60,21 +56,21 @@ bool loadable(Dtype dtype) { return dtype == Dtype::kBF16 || dtype == Dtype::kF1
 Checkpoint Checkpoint::open(const fs::path& folder) {
   Checkpoint checkpoint(folder);
   const fs::path index = folder / kIndexFile;
-  if (is_there(folder / kSingleFile)) {
+  if (is_present(folder / kSingleFile)) {
     checkpoint.add(folder / kSingleFile);
     checkpoint.sort();
     return checkpoint;
   }
-  if (!is_there(index))
+  if (!is_present(index))
     refuse(folder, fmt::format("it holds neither {} nor {}", kSingleFile, kIndexFile),
-           is_there(folder / "pytorch_model.bin") ? "save the model again with safe_serialization=True"
-                                                  : "check the path");
+           is_present(folder / "pytorch_model.bin") ? "save the model again with safe_serialization=True"
+                                                    : "check the path");
 
   const std::map<std::string, std::string> shard_of = read_index(index);
   std::set<std::string> shards;
   for (const auto& [name, shard] : shard_of) shards.insert(shard);
   for (const std::string& shard : shards) {
-    if (!is_there(folder / shard))
+    if (!is_present(folder / shard))
       refuse(index, fmt::format("shard {} is missing", in_quotes(shard)), "download the missing file");
     checkpoint.add(folder / shard);
   }

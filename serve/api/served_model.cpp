@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
+#include "base/file_to_read.h"
 #include "runtime/error.h"
 #include "serve/api/api_error.h"
 
@@ -13,9 +12,10 @@ namespace nodewright {
 namespace {
 
 std::optional<std::string> text_of_file(const std::filesystem::path& path) {
-  std::ifstream stream(path, std::ios::binary);
-  if (!stream || !std::filesystem::is_regular_file(path)) return std::nullopt;
-  return std::string{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+  constexpr uint64_t kLongestShown = uint64_t{256} << 20;  // bytes
+  std::error_code unused;
+  if (!std::filesystem::is_regular_file(path, unused)) return std::nullopt;
+  return read_whole_file(path, kLongestShown, {.doing = "show the tokenizer"});
 }
 
 ApiError no_such_model(const ServedModel& model, const std::string& name) {

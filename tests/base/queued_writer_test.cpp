@@ -103,8 +103,11 @@ TEST(QueuedWriter, TheEndDoesNotWaitForAReaderThatNeverComes) {
   QueuedWriter writer(pipe.in());
   for (int i = 0; i < 50; ++i) writer.add(std::string(10000, 'x'));
   EXPECT_FALSE(writer.finish(std::chrono::milliseconds(50)));
+  // A pipe holds 64 KiB: what was taken, the text that is halfway and what waits make up all.
+  EXPECT_GE(writer.dropped(), 50u - 65536 / 10000);
+  const uint64_t dropped = writer.dropped();
   writer.add("nobody takes it");
-  EXPECT_GT(writer.dropped(), 0u);
+  EXPECT_EQ(writer.dropped(), dropped + 1);
 }
 
 TEST(QueuedWriter, AClosedOrFullDescriptorCountsWhatItRefuses) {
@@ -145,6 +148,15 @@ TEST(QueuedFile, EndsWhereTheDiskIsFull) {
   file.close();
   EXPECT_EQ(file.error(), ENOSPC);
   EXPECT_EQ(file.dropped(), 10u);
+}
+
+TEST(QueuedFile, SettlesWithWhetherTheFirstTextWasWritten) {
+  QueuedFile full("/dev/full", 1 << 20), none("/dev/null", 1 << 20);
+  full.add("line\n");
+  none.add("line\n");
+  EXPECT_FALSE(full.settle());
+  EXPECT_EQ(full.error(), ENOSPC);
+  EXPECT_TRUE(none.settle());
 }
 
 TEST(QueuedFile, APlaceThatIsNotThereIsAnErrorThatNamesIt) {

@@ -2,6 +2,7 @@
 # The same file runs against a program built with the address sanitizer.
 import os
 import random
+import re
 import shutil
 import struct
 import sys
@@ -96,6 +97,45 @@ class Usage(CommandTest):
         self.assert_usage(["--bucket", "two"], *on_device("graph", MODEL, "--bucket", "two"))
         self.assert_usage(["--max-context", "2049", "2048"], *generate("--prompt-ids", "1", "--max-context", "2049"))
         self.assert_usage(["max context", "2049"], *logits("--max-context", "2049"))
+
+    def test_an_empty_value_is_refused_wherever_it_means_nothing(self):
+        for option in ("--temperature", "--top-p", "--min-p", "--repetition-penalty", "--presence-penalty", "--regex", "--stop", "--bad-word",
+                       "--memory-limit", "--log", "--device", "--tuning", "--adapter", "--stop-token-ids", "--logit-bias", "--pages"):
+            self.assert_usage([option], *on_device("generate", MODEL, "--prompt-ids", "1", option, ""))
+        for option in ("--host", "--uds", "--cors-origin", "--allowed-host", "--served-model-name", "--kv-events-topic",
+                       "--adapter-memory", "--rendezvous-secret"):
+            self.assert_usage([option, "it is empty"], *on_device("serve", MODEL, option, ""))
+        self.assert_usage(["--continue", "it is empty"], *logits("--continue", ""))
+        self.assert_usage(["--parts", "it is empty"], *on_device("tune", MODEL, "--parts", ""))
+
+    def test_a_value_that_would_have_no_effect_is_refused(self):
+        for option in ("--pages", "--max-context", "--step-timeout", "--step-tokens", "--steps-per-launch", "--tp", "--buckets"):
+            for value in ("0", "-1"):
+                self.assert_usage([option, "'%s' is not a whole number from 1" % value],
+                                  *on_device("generate", MODEL, "--prompt-ids", "1", "%s=%s" % (option, value)))
+        self.assert_usage(["--stats is a flag without a value", "'3'"], *generate("--prompt-ids", "1", "--stats=3"))
+        self.assert_usage(["--greedy is a flag"], *generate("--prompt-ids", "1", "--greedy=false"))
+        self.assert_usage(["--skip-special", "--decode IDS"], "tokenize", "--model", DEMO, "--text", "a", "--skip-special")
+        self.assert_usage(["--skip-special"], "tokenize", "--model", DEMO, "--skip-special")
+        for flag in ("--add-special", "--parse-special"):
+            self.assert_usage([flag, "--decode", "together"], "tokenize", "--model", DEMO, "--decode", "1", flag)
+        for device in ("cpu:workers=0", "cpu:sms=0", "cpu:memory_mb=0", "cpu:sm80,sm90"):
+            self.assert_usage([device], "generate", "--model", MODEL, "--prompt-ids", "1", "--device", device)
+        for option, value in (("--rendezvous-secret", "a"), ("--rendezvous-timeout", "5")):
+            self.assert_usage(["%s has no effect without --rank" % option], *on_device("serve", MODEL, option, value))
+        for place in (("--port", "8000"), ("--host", "::1")):
+            self.assert_usage(["--uds", place[0], "together"], *on_device("serve", MODEL, "--uds", "/tmp/socket", *place))
+
+    def test_an_origin_or_a_host_that_no_browser_sends_is_refused(self):
+        for origin, why in (("nonsense", "no scheme"), ("localhost:3000", "no scheme"), ("http://localhost:3000/", "a path"),
+                            ("http://Localhost", "small letters"), ("http://a:80", "usual port"), ("https://a:443", "usual port"),
+                            ("http://a:x", "its port"), ("http://", "its host"), ("http://a b", "its host"), ("://a", "no scheme")):
+            self.assert_usage(["--cors-origin", "'%s' is no origin" % origin, why], *on_device("serve", MODEL, "--cors-origin", origin))
+        for name in ("http://a.example", "a.example:8000", "a/b", "..", "a b"):
+            self.assert_usage(["--allowed-host", "'%s'" % name], *on_device("serve", MODEL, "--allowed-host", name))
+        for option, value in (("--cors-origin", "*"), ("--cors-origin", "null"), ("--cors-origin", "https://chat.example:8443"),
+                              ("--cors-origin", "http://[::1]:3000"), ("--allowed-host", "*"), ("--allowed-host", ".models.example")):
+            self.assert_usage(["/nowhere"], *on_device("serve", "/nowhere", option, value))
 
     def test_unknown_choices_are_named_beside_the_known_ones(self):
         self.assert_usage(["--mode", "bogus", "explicit", "captured", "eager"], *logits("--mode", "bogus"))
@@ -219,6 +259,64 @@ class Checkpoints(CommandTest):
                                     stdin=b'{"prompt": "a"}\n')
         self.assertIn("Git LFS pointer", run("inspect", "--model", os.path.join(self.folder, WEIGHTS), "--device", "none")
                       .stdout.decode())
+
+    def test_what_stands_in_the_place_of_a_file_is_named(self):
+        """In one way, whichever file of a checkpoint it is; and none is passed over as if it were not there."""
+        served = ["config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json", "added_tokens.json",
+                  "special_tokens_map.json", "chat_template.jinja", WEIGHTS]
+        kinds = ((os.mkdir, "it is a folder, not a file"), (os.mkfifo, "named pipe (FIFO), not a file"),
+                 (lambda path: os.symlink("/dev/zero", path), "it is a device, not a file"),
+                 (lambda path: os.symlink("/nowhere/blob", path), "it is a link to /nowhere/blob, where there is no file"))
+        for name in served:
+            for make, told in kinds:
+                with self.subTest(name=name, told=told), tempfile.TemporaryDirectory() as folder:
+                    shutil.copytree(DEMO, folder, ignore=shutil.ignore_patterns("*.py", "__pycache__"), dirs_exist_ok=True)
+                    if os.path.exists(os.path.join(folder, name)):
+                        os.remove(os.path.join(folder, name))
+                    make(os.path.join(folder, name))
+                    # A text without a template needs no template, and a prompt of ids no tokenizer.
+                    message = self.assert_refused(RUN_TIME, [os.path.join(folder, name), told], *on_device("chat", folder))
+                    self.assertRegex(message, r"; try: ")
+                    done = run("inspect", "--model", folder, "--device", "none")
+                    self.assertEqual((RUN_TIME, b""), (done.returncode, done.stderr))
+                    self.assertRegex(done.stdout.decode(), r"(?m)^runs +no\n(  .*\n)*?  \w+ .*%s.*%s" % (re.escape(name), re.escape(told)))
+
+    def test_what_stands_in_the_place_of_an_adapter_s_file_or_a_shard_is_named(self):
+        folder = copy_model(SHARDED, os.path.join(self.folder, "shards"))
+        for name in ("model-00005-of-00014.safetensors", "model.safetensors.index.json"):
+            os.rename(os.path.join(folder, name), os.path.join(folder, "kept"))
+            os.mkdir(os.path.join(folder, name))
+            self.assert_refused(RUN_TIME, [name, "it is a folder, not a file"], *on_device("generate", folder, "--prompt-ids", "1"))
+            os.rmdir(os.path.join(folder, name))
+            os.rename(os.path.join(folder, "kept"), os.path.join(folder, name))
+        adapter = os.path.join(self.folder, "adapter")
+        os.makedirs(os.path.join(adapter, "adapter_config.json"))
+        words = on_device("generate", folder, "--prompt-ids", "1", "--adapter", "a=" + adapter)
+        self.assert_refused(RUN_TIME, ["adapter_config.json", "it is a folder, not a file"], *words)
+        os.rmdir(os.path.join(adapter, "adapter_config.json"))
+        write_bytes(adapter, "adapter_config.json", b'{"peft_type": "LORA", "r": 2, "lora_alpha": 2, "target_modules": ["q_proj"]}')
+        os.makedirs(os.path.join(adapter, "adapter_model.safetensors"))
+        self.assert_refused(RUN_TIME, ["adapter_model.safetensors", "it is a folder, not a file"], *words)
+
+    def test_a_folder_that_is_no_checkpoint_says_what_it_is(self):
+        def made(name, *files):
+            folder = os.path.join(self.folder, name)
+            for file in files:
+                os.makedirs(os.path.dirname(os.path.join(folder, file)), exist_ok=True)
+                write_bytes(folder, file, b"x")
+            os.makedirs(folder, exist_ok=True)
+            return folder
+        for folder, named in (
+                (made("none"), ["it is empty"]), (made("notes", "a.txt", "b.txt"), ["config.json is missing", "'a.txt', 'b.txt'"]),
+                (made("many", *("%d.txt" % i for i in range(10))), ["'5.txt' and 4 more"]),
+                (made("outer", "inner/config.json"), ["one has it: 'inner'", "try: --model " + os.path.join(self.folder, "outer/inner")]),
+                (made("weights", "model.safetensors"), ["config.json is missing", "beside the weights"]),
+                (made("maker", "params.json", "consolidated.00.pth"), ["config.json is missing", "not in that of its maker"]),
+                (made("lora", "adapter_config.json"), ["a LoRA adapter, not a model", "--adapter NAME="]),
+                (made("cached", "snapshots/a/x", "snapshots/b/x"), ["Hugging Face's cache"])):
+            for words in (*self.commands(folder), ("inspect", "--model", folder), on_device("serve", folder)):
+                has_weights = os.path.basename(folder) in ("weights", "maker")
+                self.assert_refused(RUN_TIME if has_weights else USAGE, ["--model", folder, *named], *words)
 
     def test_a_gguf_file_and_a_folder_of_one_are_named_in_every_command(self):
         folder = os.path.join(self.folder, "gguf")

@@ -33,13 +33,35 @@ TEST(DeviceSelectionOnCpuDriver, UnderstandsItsOptions) {
 }
 
 TEST(DeviceSelection, RefusesAnUnknownSpecWithTheKnownOnes) {
-  for (const char* spec : {"", "gpu", "cuda:x", "cuda:", "cpu:fast", "cpu:seed=", "cpu:seed=1x", "CPU"}) {
+  for (const char* spec :
+       {"", "gpu", "cuda:x", "cuda:", "cpu:fast", "cpu:seed=", "cpu:seed=1x", "CPU", "cpu:", "cpu:checked,"}) {
     try {
       open_device(spec);
       ADD_FAILURE() << spec;
     } catch (const Error& error) {
       EXPECT_EQ(error.parts().fault, Fault::usage) << spec;
       EXPECT_NE(std::string(error.what()).find("auto, cuda, cuda:N, cpu"), std::string::npos) << error.what();
+    }
+  }
+}
+
+TEST(DeviceSelection, RefusesOptionsOfTheCpuDriverThatMeanNothing) {
+  for (const auto& [spec, words] : {std::pair{"cpu:workers=0", "'workers=0' is outside 1 to 1024"},
+                                    std::pair{"cpu:sms=0", "'sms=0' is outside 1 to 1024"},
+                                    std::pair{"cpu:devices=9", "'devices=9' is outside 1 to 8"},
+                                    std::pair{"cpu:memory_mb=0", "'memory_mb=0' is outside 1 to "},
+                                    std::pair{"cpu:memory_mb=18446744073709551615", "is outside 1 to "},
+                                    std::pair{"cpu:timeout_ms=0", "'timeout_ms=0' is outside 1 to "},
+                                    std::pair{"cpu:workers=4294967297", "is outside 1 to 1024"},
+                                    std::pair{"cpu:sm80,sm90", "'sm80' and 'sm90' contradict each other"},
+                                    std::pair{"cpu:forward,seed=2", "'forward' and 'seed=2' contradict each other"},
+                                    std::pair{"cpu:sms=2,sms=3", "'sms=2' and 'sms=3' contradict each other"}}) {
+    try {
+      open_device(spec);
+      ADD_FAILURE() << spec;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.parts().fault, Fault::usage) << spec;
+      EXPECT_NE(std::string(error.what()).find(words), std::string::npos) << error.what();
     }
   }
 }

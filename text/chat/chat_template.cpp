@@ -3,10 +3,10 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/file_to_read.h"
+#include "base/json_file.h"
 #include "base/visible_text.h"
 #include "base/written_number.h"
 #include "runtime/error.h"
@@ -36,7 +36,8 @@ constexpr const char *kDefaultName = "default", *kWhiteSpace = " \t\r\n";
                .advice = std::move(advice)});
 }
 
-constexpr std::size_t kNamesBytes = 500;  // of the templates, in an error
+constexpr std::uint64_t kLongestTemplate = std::uint64_t{256} << 20;  // bytes, of tokenizer_config.json, too
+constexpr std::size_t kNamesBytes = 500;                              // of the templates, in an error
 
 std::string visible_name(const std::string& name) {
   std::string shown = visible_text(name);
@@ -45,13 +46,9 @@ std::string visible_name(const std::string& name) {
   return shown;
 }
 
-std::optional<std::string> read_file(const std::filesystem::path& path) {
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return std::nullopt;
-  std::ifstream stream(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  if (!stream || std::filesystem::is_directory(path, ignored)) fail(path, "the file cannot be read");
-  return text;
+// `named`: by a person, so that it may be a pipe.
+std::string read_template(const std::filesystem::path& path, bool named) {
+  return read_whole_file(path, kLongestTemplate, {.doing = "read the chat template", .takes_pipes = named});
 }
 
 // "chat_template": a string, or a list of {"name", "template"}; by their names.
@@ -76,8 +73,7 @@ std::map<std::string, std::string> sources_in(const Json& config, const std::fil
 std::map<std::string, std::filesystem::path> template_files(const std::filesystem::path& folder) {
   std::map<std::string, std::filesystem::path> files;
   std::error_code ignored;
-  if (std::filesystem::exists(folder / "chat_template.jinja", ignored))
-    files.emplace(kDefaultName, folder / "chat_template.jinja");
+  if (is_present(folder / "chat_template.jinja")) files.emplace(kDefaultName, folder / "chat_template.jinja");
   for (const auto& entry : std::filesystem::directory_iterator(folder / "additional_chat_templates", ignored))
     if (entry.path().extension() == ".jinja") files.emplace(entry.path().stem().string(), entry.path());
   return files;
@@ -162,10 +158,12 @@ ChatTemplates ChatTemplates::from_folder(const std::filesystem::path& folder, co
   const std::filesystem::path config_file = folder / "tokenizer_config.json";
   const auto files =
       instead.empty() ? template_files(folder) : std::map<std::string, std::filesystem::path>{{kDefaultName, instead}};
-  const auto config_text = read_file(config_file);
-  if (files.empty() && !config_text)
+  const bool has_config = is_present(config_file);
+  if (files.empty() && !has_config)
     fail_without_template(folder, "there is neither chat_template.jinja nor tokenizer_config.json");
-  const Json config = config_text ? Json::parse(*config_text, nullptr, false) : Json::object();
+  const Json config =
+      has_config ? Json::parse(read_json_text(config_file, "read the chat template", kLongestTemplate), nullptr, false)
+                 : Json::object();
   if (!config.is_object()) fail(config_file, "it is not a JSON object");
   TokenSettings settings = read_token_settings(folder);
   const ChatTemplate::Tokens tokens{std::move(settings.named), std::move(settings.more)};
@@ -175,9 +173,7 @@ ChatTemplates ChatTemplates::from_folder(const std::filesystem::path& folder, co
     made.templates_.emplace(name, ChatTemplate(source, file.string(), tokens));
   };
   for (const auto& [name, file] : files) {
-    const std::optional<std::string> source = read_file(file);
-    if (!source) fail(file, "there is no such file");
-    add(name, *source, file);
+    add(name, read_template(file, !instead.empty()), file);
   }
   if (files.empty())
     for (const auto& [name, source] : sources_in(config, config_file)) add(name, source, config_file);

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/file_to_read.h"
 #include "base/json_file.h"
 #include "base/work_budget.h"
 #include "runtime/error.h"
@@ -27,9 +28,8 @@ constexpr std::uint64_t kWorkOfByte = 16;  // units: 60 ns for a word of one byt
 }  // namespace
 
 std::optional<std::filesystem::path> Tokenizer::file_in(const std::filesystem::path& folder) {
-  std::error_code unused;  // what cannot be looked at is as good as absent
   for (const char* name : {"tokenizer.json", "tokenizer.model", "tekken.json"})
-    if (std::filesystem::exists(folder / name, unused)) return folder / name;
+    if (is_present(folder / name)) return folder / name;
   return std::nullopt;
 }
 
@@ -38,11 +38,10 @@ Tokenizer Tokenizer::from_folder(const std::filesystem::path& folder) {
 }
 
 Tokenizer Tokenizer::from_file(const std::filesystem::path& path) {
-  std::error_code unused;
-  if (!std::filesystem::exists(path, unused)) {
+  if (!is_present(path)) {
     std::string instead;
     for (const char* other : {"vocab.json", "vocab.txt"})
-      if (std::filesystem::exists(path.parent_path() / other, unused)) instead = other;
+      if (is_present(path.parent_path() / other)) instead = other;
     fail_load(path.string(),
               instead.empty() ? "there is no such file"
                               : fmt::format("there is no such file, only {}, which is not read", instead),

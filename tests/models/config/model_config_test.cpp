@@ -181,6 +181,7 @@ TEST(ModelConfig, TakesSamplingDefaultsAndEosFromTheGenerationConfig) {
   std::vector<int64_t> all(1'000'000);
   std::iota(all.begin(), all.end(), 0);
   many["eos_token_id"] = all;
+  many["vocab_size"] = all.size();
   EXPECT_EQ(read_text(many.dump(), R"({"eos_token_id": 7})").eos.size(), all.size());
   json unsaid = released();
   unsaid.erase("eos_token_id");
@@ -195,6 +196,13 @@ TEST(ModelConfig, TakesSamplingDefaultsAndEosFromTheGenerationConfig) {
   expect_error([] { read_text(released().dump(), R"({"top_p": 1.5})"); }, {"top_p is 1.5"});
   expect_error([] { read_text(released().dump(), R"({"top_k": 1.5})"); }, {"top_k is '1.5', expected an integer"});
   expect_error([] { read_text(released().dump(), "[]"); }, {"generation_config.json", "expected a JSON object"});
+}
+
+TEST(ModelConfig, RefusesAnEndThatTheVocabularyDoesNotHave) {
+  expect_refused({{"eos_token_id", {7, 128256}}}, {"eos_token_id has 128256", "vocab_size, 128256"});
+  expect_error([] { read_text(released().dump(), R"({"eos_token_id": [7, 200000]})"); },
+               {"generation_config.json", "eos_token_id has 200000", "vocab_size, 128256"});
+  EXPECT_EQ(read_text(released().dump(), R"({"eos_token_id": 128255})").eos.front(), 128255);
 }
 
 TEST(ModelConfig, TakesPenaltiesAndTokensThatAreNeverChosenFromTheGenerationConfig) {

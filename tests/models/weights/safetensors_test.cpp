@@ -213,7 +213,7 @@ TEST(CheckedFile, KeepsTheFileItOpenedWhenAnotherTakesItsName) {
 TEST(CheckedFile, RefusesWhatIsNotARegularFile) {
   const ScratchFolder folder;
   expect_error([&] { CheckedFile file(folder.path() / "absent"); }, {"cannot open", "absent", "No such file"});
-  expect_error([&] { CheckedFile file(folder.path()); }, {"not a regular file"});
+  expect_error([&] { CheckedFile file(folder.path()); }, {"cannot open", "it is a folder, not a file"});
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "base/checked_file.h"
+#include "base/file_to_read.h"
 #include "base/json_file.h"
 #include "text/tokenizer/files/proto_fields.h"
 #include "text/tokenizer/files/section_reader.h"
@@ -123,8 +124,7 @@ class PieceFileReader {
   void read_settings() {
     const auto folder = path_.parent_path();
     const auto config = folder / "tokenizer_config.json";
-    std::error_code unused;
-    if (std::filesystem::exists(config, unused)) {
+    if (is_present(config)) {
       const SettingsJson file = read_json_object(config, "load tokenizer", kLargestSettings);
       const SectionReader reader(config.string());
       text_.prefix_at_start_only = !reader.boolean_or(file, "legacy", "the file", true);

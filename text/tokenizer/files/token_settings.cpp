@@ -10,6 +10,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "base/file_to_read.h"
 #include "base/json_file.h"
 #include "text/tokenizer/files/section_reader.h"
 #include "text/tokenizer/load_error.h"
@@ -54,10 +55,8 @@ class SettingsReader {
 
  private:
   SettingJson file(const char* name) const {
-    std::error_code unused;
     const auto path = folder_ / name;
-    return std::filesystem::exists(path, unused) ? read_json_object(path, "load tokenizer", kLargestTokenFile)
-                                                 : SettingJson::object();
+    return is_present(path) ? read_json_object(path, "load tokenizer", kLargestTokenFile) : SettingJson::object();
   }
 
   static AddedToken flags_of(const SectionReader& reader, const SettingJson& token, const std::string& where) {

@@ -1,0 +1,31 @@
+#include "cli/options/empty_values.h"
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+
+namespace nodewright::cli {
+namespace {
+
+// Texts that may be empty: a prompt that begins one, a message. --api-key has words of its own.
+constexpr std::string_view kMayBeEmpty[] = {"--prompt", "--text", "--system", "--api-key"};
+
+bool may_be_empty(const CLI::Option& option) {
+  return std::ranges::any_of(kMayBeEmpty, [&](std::string_view name) { return option.get_name() == name; });
+}
+
+std::string why_empty(const std::string& text) { return text.empty() ? "it is empty" : ""; }
+
+}  // namespace
+
+void refuse_empty_values(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_type_size() == 0)
+      option->disable_flag_override();
+    else if (!may_be_empty(*option))
+      option->check(why_empty);
+  }
+  for (CLI::App* command : app.get_subcommands({})) refuse_empty_values(*command);
+}
+
+}  // namespace nodewright::cli
