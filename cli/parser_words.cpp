@@ -58,9 +58,7 @@ std::string given_often(const CLI::Option& option) {
 }
 
 std::string no_flag_value(const CLI::Option& option) {
-  const std::vector<std::string>& values = option.results();
-  return fmt::format("{} is a flag without a value{}", option.get_name(),
-                     values.empty() ? "" : ", and " + in_quotes(values.back()) + " is given");
+  return option.get_name() + " is a flag, which has no value: leave the = and what follows it out";
 }
 
 std::string no_number(const CLI::Option& option) {
@@ -96,6 +94,8 @@ const CLI::Option* option_in(const CLI::App& command, const std::string& words) 
   const CLI::Option* found = nullptr;
   for (const CLI::Option* option : command.get_options()) {
     const std::string name = option->get_name();
+    for (const std::string& flag : option->get_lnames())  // as the parser calls those that have a value
+      if (words.starts_with(flag + " was given ")) return option;
     if (words == name || words.starts_with(name + ":") || words.starts_with(name + " ")) return option;
     if (words.find(" " + name + " = ") != std::string::npos || words.ends_with(" " + name)) found = option;
   }
@@ -118,7 +118,7 @@ std::string parser_words(const std::string& name, const CLI::App& command, const
     return fmt::format("{} has no effect without {}", words.substr(0, pair), words.substr(pair + 10));
   const CLI::Option* option = option_in(command, words);
   if (option == nullptr) return words;
-  const bool is_flag = option->get_type_size() == 0;
+  const bool is_flag = option->get_items_expected_max() == 0;
   if (is<CLI::RequiredError>(error)) return is_missing(name, *option);
   if (is_flag) return no_flag_value(*option);
   if (is<CLI::ConversionError>(error)) return no_number(*option);

@@ -20,7 +20,7 @@ std::string why_empty(const std::string& text) { return text.empty() ? "it is em
 
 void refuse_empty_values(CLI::App& app) {
   for (CLI::Option* option : app.get_options()) {
-    if (option->get_type_size() == 0)
+    if (option->get_items_expected_max() == 0)
       option->disable_flag_override();
     else if (!may_be_empty(*option))
       option->check(why_empty);

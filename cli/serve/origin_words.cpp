@@ -32,7 +32,7 @@ bool has_large_letters(std::string_view text) {
 }  // namespace
 
 std::string why_no_origin(const std::string& text) {
-  if (text == "*" || text == "null") return {};
+  if (text.empty() || text == "*" || text == "null") return {};  // an empty one is refused as any empty value
   const auto is_no = [&](std::string_view why) {
     return fmt::format(
         "{} is no origin: {}; an origin is SCHEME://HOST or SCHEME://HOST:PORT, as "
@@ -57,7 +57,7 @@ std::string why_no_origin(const std::string& text) {
 }
 
 std::string why_no_host_name(const std::string& text) {
-  if (text == "*") return {};
+  if (text.empty() || text == "*") return {};
   const std::string_view name = std::string_view(text).substr(text.starts_with('.') ? 1 : 0);
   if (name.find(':') == std::string_view::npos && is_name_or_address(name) && !name.starts_with('.')) return {};
   return fmt::format(

@@ -113,7 +113,7 @@ class Usage(CommandTest):
             for value in ("0", "-1"):
                 self.assert_usage([option, "'%s' is not a whole number from 1" % value],
                                   *on_device("generate", MODEL, "--prompt-ids", "1", "%s=%s" % (option, value)))
-        self.assert_usage(["--stats is a flag without a value", "'3'"], *generate("--prompt-ids", "1", "--stats=3"))
+        self.assert_usage(["--stats is a flag, which has no value"], *generate("--prompt-ids", "1", "--stats=3"))
         self.assert_usage(["--greedy is a flag"], *generate("--prompt-ids", "1", "--greedy=false"))
         self.assert_usage(["--skip-special", "--decode IDS"], "tokenize", "--model", DEMO, "--text", "a", "--skip-special")
         self.assert_usage(["--skip-special"], "tokenize", "--model", DEMO, "--skip-special")
