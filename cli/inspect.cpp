@@ -188,7 +188,11 @@ void add_summary(const ModelSummary& summary, const ModelConfig& config, ordered
 }
 
 ordered_json inspect(const InspectOptions& options) {
-  check_model_folder(options.model);
+  try {
+    check_model_folder(options.model);
+  } catch (const Error& error) {
+    if (error.parts().fault == Fault::usage) throw;  // otherwise it lacks files, which are listed below
+  }
   const InspectedFolder folder = inspect_folder(options.model);
   ordered_json report = {
       {"model", options.model.string()}, {"runs", folder.obstacles.empty()}, {"obstacles", obstacles_json(folder)}};

@@ -173,9 +173,9 @@ struct ModelConfig {
 
 // Reads folder/config.json and, if present, folder/generation_config.json: what ends a text in one of them does,
 // whatever the other says. Absent keys get the defaults of transformers' configuration of that family
-// (transformers 5.23, transformers/models/*/configuration_*.py); rotary parameters are read in both spellings, rope_theta +
-// rope_scaling and rope_parameters. Throws Error, naming file, key and value, for what is missing, of the wrong type,
-// out of range or not supported.
+// (transformers 5.23, transformers/models/*/configuration_*.py); rotary parameters are read in both spellings,
+// rope_theta + rope_scaling and rope_parameters. Throws Error, naming file, key and value, for what is missing, of the
+// wrong type, out of range or not supported.
 ModelConfig read_model_config(const std::filesystem::path& folder);
 
 // Every fault of the two files, in the order in which they are read; empty where read_model_config() takes them. Where
