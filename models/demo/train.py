@@ -51,12 +51,24 @@ def write_tokenizer_config(folder):
                    '  "clean_up_tokenization_spaces": false,\n  "model_max_length": %d\n}\n' % (BOS, EOS, LONG_SEQUENCE))
 
 
+CHAT_TEMPLATE = r"""{#- Everything that was said is one story: each message goes on where the one before it has ended. Answers stand as they
+    were written, so that a prompt begins with the tokens of the turn before it. -#}
+{{- bos_token -}}
+{%- set story = namespace(end='') -%}
+{%- for message in messages -%}
+{%- set is_answer = message['role'] == 'assistant' -%}
+{%- set said = (message['content'] or '') if is_answer else message['content'].strip() -%}
+{%- if story.end and story.end not in ' \n' and said and (not is_answer or (story.end in '.!?"' and said[0] not in ' \n,.!?"\'')) %} {% endif -%}
+{{- said -}}
+{%- set story.end = said[-1:] or story.end -%}
+{%- endfor -%}
+"""
+
+
 def write_chat_template(folder):
     """A conversation with the demo is one story: each message goes on where the answer before it has ended."""
     with open(os.path.join(folder, "chat_template.jinja"), "w") as file:
-        file.write("{#- Everything that was said is one story: each message goes on where the answer before it has ended. -#}\n"
-                   "{{- bos_token -}}\n{%- for message in messages -%}\n"
-                   "{{ message['content'].strip() }}{% if not loop.last %} {% endif %}\n{%- endfor -%}\n")
+        file.write(CHAT_TEMPLATE)
 
 
 def encode_stories(tokenizer, stories):

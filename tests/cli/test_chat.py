@@ -150,6 +150,13 @@ class Chat(ChatTest):
         self.assertEqual(done.stdout, without.stdout)
         self.assertEqual(2, without.stderr.count(b" 0 found in the cache"))
 
+    def test_the_demo_tells_its_stories_on_from_the_tokens_of_the_turn_before(self):
+        done = run(*on_device("chat", DEMO, "--max-tokens", "80", "--greedy", "--stats"),
+                   stdin=b"Once upon a time\nThen she\n")
+        self.assertTrue(done.stdout.startswith(b", "), done.stdout)  # no blank before it, which the next prompt would have
+        found = re.findall(r"(?m)^prompt +(\d+) tokens, (\d+) found in the cache", done.stderr.decode())
+        self.assertEqual("64", found[1][1], done.stderr)  # a page of the first prompt and its answer
+
     def test_commands_are_obeyed_and_words_with_a_slash_are_not(self):
         self.write("chat_template.jinja", EVERY_MESSAGE)
         done = run(*on_device("chat", self.folder, *LENGTH), stdin=b"/stats\nThe dog\n/reset\n/help\n/stats\n/nonsense\nThe dog\n"
