@@ -43,6 +43,12 @@ struct CanRun {
   std::string reason;  // why this bucket, why eager, why not
 };
 
+// What a request's masks and ends throw, if anything.
+struct OwnerFailure {
+  std::string why;          // empty: nothing
+  bool by_request = false;  // an error of use: what it asks for cannot be done
+};
+
 class Engine {
  public:
   // Throws Error where an option is out of range or contradicts another, naming both, and as StepSlots does. Device,
@@ -150,7 +156,7 @@ class Engine {
 
   void sample();
   bool chooses_again(RequestId id) const;
-  std::string failure_of_owner(RequestId id, const std::function<void()>& work);
+  OwnerFailure failure_of_owner(RequestId id, const std::function<void()>& work);
   bool choose_again(int slot, const RowPlan& row, int32_t step_row, int32_t choice_row, std::vector<MaskKey>& masks);
   RowResult chosen_again(int slot, const RowPlan& row, int32_t choice,
                          std::map<RequestId, TokenLogprobs>& logprobs) const;

@@ -20,16 +20,18 @@ constexpr uint64_t kMostMaskWork = 64'000'000;
 constexpr uint64_t kLeastMaskWork = 1'000'000;  // that every mask may take, about a walk over a large vocabulary
 constexpr uint64_t kCheapMask = 20'000;         // 0.1 ms: not worth a turn
 
-// What `work` throws; empty when it does not.
+// What `work` throws; empty when it does not. An error of use is the request's own.
 template <class Work>
-std::string failure_of(const Work& work) {
+OwnerFailure failure_of(const Work& work) {
   try {
     work();
-    return "";
+    return {};
+  } catch (const Error& error) {
+    return {error.what(), error.parts().fault == Fault::usage};
   } catch (const std::exception& error) {
-    return error.what();
+    return {error.what()};
   } catch (...) {
-    return "it threw no std::exception";
+    return {"it threw no std::exception"};
   }
 }
 
@@ -65,11 +67,11 @@ void Engine::sample() {
 
 // Runs `work`, the making of a mask or the look for an end. What all of a step take is limited, and each may take half
 // of what is left, so that those that come last find some.
-std::string Engine::failure_of_owner(RequestId id, const std::function<void()>& work) {
+OwnerFailure Engine::failure_of_owner(RequestId id, const std::function<void()>& work) {
   const uint64_t left = kMostMaskWork - std::min(step_mask_work_, kMostMaskWork);
   const uint64_t most = std::max(left / 2, kLeastMaskWork);
   const WorkBudget budget(most);
-  std::string failure = failure_of([&] {
+  OwnerFailure failure = failure_of([&] {
     try {
       work();
     } catch (const WorkExceeded&) {
@@ -78,7 +80,8 @@ std::string Engine::failure_of_owner(RequestId id, const std::function<void()>& 
            .detail = fmt::format("it takes more than {} units of work, half of what other requests left in this "
                                  "step, where they took {} of {}",
                                  most, step_mask_work_, kMostMaskWork),
-           .advice = "a simpler structure, or fewer requests of such structures at once"});
+           .advice = "a simpler structure, or fewer requests of such structures at once",
+           .fault = Fault::usage});
     }
   });
   step_mask_work_ += budget.spent();
@@ -98,12 +101,13 @@ bool Engine::choose_again(int slot, const RowPlan& row, int32_t step_row, int32_
     masks.push_back({row.request, static_cast<int64_t>(request.outputs().size())});  // of what it is made from
   if (options.allow) {
     const std::span<uint32_t> mask = cleared_mask(in, choice_row);
-    const std::string failure = failure_of_owner(row.request, [&] { options.allow(request.outputs(), mask); });
+    const OwnerFailure failure = failure_of_owner(row.request, [&] { options.allow(request.outputs(), mask); });
     MaskWork& work = mask_work_[row.request];  // the next token may take as much, or half of what one took before
     work.expected = std::max(work.expected / 2, work.so_far < kCheapMask ? 0 : work.so_far);
     work.so_far = 0;
-    if (!failure.empty()) {
-      pipeline_.fail_request(row.request, fmt::format("the mask of output {}: {}", row.output, failure));
+    if (!failure.why.empty()) {
+      pipeline_.fail_request(row.request, fmt::format("the mask of output {}: {}", row.output, failure.why),
+                             failure.by_request);
       return false;
     }
   }
@@ -152,13 +156,14 @@ void Engine::ask_for_end(RequestId id, RowResult& result) {
   const Request& request = *pipeline_.find(id);
   if (choice == choices_.end() || !choice->second.ends || request.is_resolved() || result.token < 0) return;
   if (std::ranges::count(request.spec().stop_ids, result.token) > 0) return;
-  const std::string failure = failure_of_owner(id, [&] {
+  const OwnerFailure failure = failure_of_owner(id, [&] {
     const std::optional<EndReason> end = choice->second.ends(result.token);
     result.completes_stop_string = end == EndReason::stop_string;
     result.completes_grammar = end == EndReason::complete;
   });
-  if (!failure.empty())
-    pipeline_.fail_request(id, fmt::format("the end after output {}: {}", request.outputs().size(), failure));
+  if (!failure.why.empty())
+    pipeline_.fail_request(id, fmt::format("the end after output {}: {}", request.outputs().size(), failure.why),
+                           failure.by_request);
 }
 
 }  // namespace nodewright

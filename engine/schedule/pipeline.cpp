@@ -188,7 +188,8 @@ void PipelineState::accept(Request& request, int64_t first, int64_t tokens, bool
     return resolve(request, EndReason::failed,
                    !result.failure.empty()
                        ? result.failure
-                       : fmt::format("the logits of output {} hold a NaN", request.outputs().size()));
+                       : fmt::format("the logits of output {} hold a NaN", request.outputs().size()),
+                   !result.failure.empty());
   for (int64_t p = first; p < first + tokens; ++p) pool_.append(request.sequence(), {{request.token_at(p)}});
   if (!samples) return;
   const auto end = request.accept(result.token, result.completes_stop_string, result.completes_grammar);

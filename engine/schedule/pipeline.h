@@ -71,7 +71,7 @@ struct RowResult {
   int32_t token = 0;  // below 0: none could be chosen
   bool completes_stop_string = false;
   bool completes_grammar = false;
-  std::string failure;  // why none could; empty: its logits hold a NaN
+  std::string failure;  // why what the request asks for allows none; empty: its logits hold a NaN
   std::vector<RowResult> behind_drafts =
       {};  // one for each draft; count as long as the draft is what was chosen before
 };
@@ -91,6 +91,7 @@ struct Resolution {
   std::vector<int32_t> outputs;
   std::string message;       // of what failed
   int64_t found_tokens = 0;  // of the prompt, in the cache when it was first admitted
+  bool by_request = false;   // it failed by what it asks for: no fault of ours
 };
 
 enum class PipelineMode { running, pausing, paused, failed };
@@ -131,7 +132,7 @@ class PipelineState {
   // Resolves the request as cancelled. False when it was resolved before.
   bool cancel(RequestId id);
   // Resolves this request alone as failed. False when it was resolved before.
-  bool fail_request(RequestId id, std::string message);
+  bool fail_request(RequestId id, std::string message, bool by_request = false);
   // Gives next_waiting() its sequence and its pages. False when why_not_admit() gives a reason.
   bool admit();
   // Cheap to ask again: what the request found in the cache is remembered (KvPool::Found).
@@ -223,7 +224,7 @@ class PipelineState {
   bool waits_for_prompt(const Request& request) const;
   std::string why_no_pages(int64_t spare) const;
   int64_t pages_missing(const RowPlan& row) const;
-  void resolve(Request& request, EndReason reason, std::string message);
+  void resolve(Request& request, EndReason reason, std::string message, bool by_request = false);
   void accept(Request& request, int64_t first, int64_t tokens, bool samples, const RowResult& result,
               std::vector<CommittedToken>& accepted);
   void erase_if_ended(RequestId id);

@@ -31,10 +31,10 @@ bool PipelineState::cancel(RequestId id) {
   return true;
 }
 
-bool PipelineState::fail_request(RequestId id, std::string message) {
+bool PipelineState::fail_request(RequestId id, std::string message, bool by_request) {
   const auto found = requests_.find(id);
   if (found == requests_.end() || found->second.is_resolved()) return false;
-  resolve(found->second, EndReason::failed, std::move(message));
+  resolve(found->second, EndReason::failed, std::move(message), by_request);
   erase_if_ended(id);
   return true;
 }
@@ -143,7 +143,7 @@ void PipelineState::preempt() {
 }
 
 // Each request passes here once. Its pages stay its own until every launch made so far has completed.
-void PipelineState::resolve(Request& request, EndReason reason, std::string message) {
+void PipelineState::resolve(Request& request, EndReason reason, std::string message, bool by_request) {
   request.resolve(reason);
   turns_.leave(request);
   prompt_turns_.leave(request.turn());
@@ -154,7 +154,8 @@ void PipelineState::resolve(Request& request, EndReason reason, std::string mess
   } else {
     pool_.close(request.sequence());
   }
-  resolutions_.push_back({request.id(), reason, request.outputs(), std::move(message), request.found_tokens()});
+  resolutions_.push_back(
+      {request.id(), reason, request.outputs(), std::move(message), request.found_tokens(), by_request});
 }
 
 void PipelineState::erase_if_ended(RequestId id) {

@@ -125,7 +125,8 @@ struct ContextFreeText::Place {
       throw Error({.doing = "follow the grammar",
                    .detail = fmt::format("the step behind {} tokens took {} ms, and at most {} are allowed",
                                          tokens.size(), took_ms, kLongestStepMs),
-                   .advice = "a grammar that is less ambiguous"});
+                   .advice = "a grammar that is less ambiguous",
+                   .fault = Fault::usage});
   }
 };
 

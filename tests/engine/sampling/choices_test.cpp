@@ -144,6 +144,8 @@ TEST_F(EngineChoices, FailClosedAndAlone) {
   EXPECT_EQ(ended.at(ending).outputs.size(), 1u);
   expect_words(ended.at(ending).message, {"output 1", "the text is lost"});
   for (const RequestId id : {denied, raised, forbidden, ending}) EXPECT_EQ(ended.at(id).reason, EndReason::failed);
+  for (const RequestId id : {denied, forbidden}) EXPECT_TRUE(ended.at(id).by_request);
+  for (const RequestId id : {raised, ending}) EXPECT_FALSE(ended.at(id).by_request);
   EXPECT_EQ(served.pipeline().mode(), PipelineMode::running);
 }
 
