@@ -139,6 +139,15 @@ std::string json_text(const WrittenJson& json, bool ascii) {
 
 bool is_json_number(const WrittenJson& json) { return json.is_number() || is_written_number(json); }
 
+const char* json_kind(const WrittenJson& json) {
+  return json.is_object()       ? "an object"
+         : json.is_array()      ? "a list"
+         : json.is_string()     ? "a string"
+         : is_json_number(json) ? "a number"
+         : json.is_boolean()    ? "a boolean"
+                                : "null";
+}
+
 bool is_written_number(const WrittenJson& json) { return json.is_binary(); }
 
 std::string number_text(const WrittenJson& number) {

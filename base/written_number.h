@@ -23,6 +23,8 @@ std::string json_text(const WrittenJson& json, bool ascii = false);
 bool is_json_number(const WrittenJson& json);
 // A number kept as text.
 bool is_written_number(const WrittenJson& json);
+// "an object", "a list", "a string", "a number", "a boolean" or "null".
+const char* json_kind(const WrittenJson& json);
 // As it is written.
 std::string number_text(const WrittenJson& number);
 // The nearest; infinite beyond a double's range.

@@ -55,7 +55,7 @@ void ServedCall::begin() {
 }
 
 void ServedCall::refused(const std::string& reason) {
-  if (!is_over_) fail(bad_request(reason));
+  if (!is_over_) fail(call_->refusal(reason));
 }
 
 void ServedCall::updated(std::vector<OutputUpdate> updates) {
@@ -76,6 +76,11 @@ void ServedCall::tell(const std::vector<OutputUpdate>& updates) {
     if (!done) return;
     std::string body = call_->finish();
     reply_->send(call_->status(), "application/json", std::move(body),
+                 answer_headers(line_.request_id, call_->status()));
+    return end(call_->status());
+  }
+  if (!has_begun_ && call_->failure() != nullptr) {  // nothing was sent: the status can still say it
+    reply_->send(call_->status(), "application/json", error_body(*call_->failure()),
                  answer_headers(line_.request_id, call_->status()));
     return end(call_->status());
   }

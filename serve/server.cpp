@@ -333,6 +333,13 @@ void Server::order(const Asked& asked, SleepOrder order) {
   replicas_.order(std::move(order));
 }
 
+// Why the engine's thread did not change its adapters: `problem`, unless it takes no more orders at all.
+ApiError Server::not_changed(const ApiError& problem) const {
+  const Admission admission = replicas_.admission();
+  const bool has_ended = admission == Admission::draining || admission == Admission::failed;
+  return has_ended ? not_accepted(admission) : problem;
+}
+
 // Read here; the engine's thread takes it between two steps, and answers.
 void Server::load_adapter(const Asked& asked, const ServedModel& model) {
   const AskedAdapter adapter = asked_load(model, asked.request.body);
@@ -351,7 +358,7 @@ void Server::load_adapter(const Asked& asked, const ServedModel& model) {
   replicas_.change({adapter.name, std::move(image), [this, asked, adapter, &model](const std::string& problem) {
                       if (!problem.empty()) {
                         model.adapters->give_up(adapter.name);
-                        return answer(asked, bad_request(problem, "lora_name"));
+                        return answer(asked, not_changed(bad_request(problem, "lora_name")));
                       }
                       model.adapters->add(adapter.name, adapter.folder);
                       answer(asked, 200, "text/plain", loaded_text(adapter.name));
@@ -360,10 +367,12 @@ void Server::load_adapter(const Asked& asked, const ServedModel& model) {
 
 void Server::unload_adapter(const Asked& asked, const ServedModel& model) {
   const std::string name = asked_unload(model, asked.request.body);
-  replicas_.change({name, nullptr, [this, asked, name, &model](const std::string& problem) {
-                      if (!problem.empty()) return answer(asked, {404, problem, "lora_name"});
-                      model.adapters->remove(name);
-                      answer(asked, 200, "text/plain", unloaded_text(name));
+  const std::optional<ServedAdapter> adapter = model.adapters->withdraw(name);
+  if (!adapter) throw no_such_adapter(name, "lora_name");  // another call was first
+  replicas_.change({name, nullptr, [this, asked, adapter = *adapter, &model](const std::string& problem) {
+                      if (problem.empty()) return answer(asked, 200, "text/plain", unloaded_text(adapter.name));
+                      model.adapters->restore(adapter);
+                      answer(asked, not_changed({404, problem, "lora_name"}));
                     }});
 }
 

@@ -91,6 +91,7 @@ class Server {
   void order(const Asked& asked, SleepOrder order);
   void load_adapter(const Asked& asked, const ServedModel& model);
   void unload_adapter(const Asked& asked, const ServedModel& model);
+  ApiError not_changed(const ApiError& problem) const;
   void call(Asked& asked, std::unique_ptr<ApiCall> call);
   void answer(const Asked& asked, int status, std::string_view type, std::string body, const HttpHeaders& more = {});
   void answer(const Asked& asked, const ApiError& error, const HttpHeaders& more = {});

@@ -56,6 +56,11 @@ RequestOutcome serve_one(Engine& engine, RequestSpec spec, const Sampling& sampl
   }
   if (end->reason == EndReason::failed) {
     end_if_timed_out(engine, end->message);
+    if (end->by_request)
+      throw Error({.doing = "choose a token",
+                   .detail = end->message,
+                   .advice = "what the options that restrict the answer ask for leaves no token: drop one of them",
+                   .fault = Fault::usage});
     throw Error({.doing = "choose a token",
                  .detail = end->message,
                  .advice = "where logits hold a NaN, look for NaN or infinite values in the checkpoint"});

@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "base/file_to_read.h"
+#include "base/json_depth.h"
 #include "base/json_file.h"
 #include "cli/options/whole_number.h"
 #include "cli/session.h"
@@ -55,6 +56,8 @@ ordered_json json_schema(const std::string& text_or_file) {
     text = read_whole_file(text_or_file, kLongestSchema,
                            {.doing = "read --json-schema", .takes_pipes = true, .fault = Fault::usage});
   }
+  if (nests_too_deep(text))
+    refuse_flag("--json-schema", fmt::format("the schema nests deeper than {} levels", kDeepestRequestJson));
   ordered_json schema = ordered_json::parse(text, nullptr, false);
   if (schema.is_discarded()) refuse_flag("--json-schema", fmt::format("'{}' is not JSON", text_or_file));
   return schema;

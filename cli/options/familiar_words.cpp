@@ -52,6 +52,8 @@ Words count_of_tokens(const std::string& option, const std::string& ours, const 
 }
 
 Words template_variables(const std::string& option, const std::string& ours, const std::string& value) {
+  if (nests_too_deep(value))
+    refuse_familiar(option, fmt::format("its value nests deeper than {} levels", kDeepestRequestJson), "{}");
   const auto read = nlohmann::ordered_json::parse(value, nullptr, false);
   if (!read.is_object())
     refuse_familiar(option, fmt::format("{} is not a JSON object", in_quotes(value)),

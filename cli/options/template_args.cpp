@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_depth.h"
 #include "runtime/error.h"
 #include "text/chat/chat_template.h"
 
@@ -46,6 +47,8 @@ RequestJson template_args_of(const std::vector<std::string>& args) {
     for (const char* given : kGiven)
       if (name == given) refuse_argument(arg, fmt::format("{} is given to the template by the conversation", name));
     if (values.contains(name)) refuse_argument(arg, fmt::format("{} is there twice", name));
+    if (nests_too_deep(value))
+      refuse_argument(name, fmt::format("its value nests deeper than {} levels", kDeepestRequestJson));
     RequestJson parsed = RequestJson::parse(value, nullptr, false);
     values[name] = parsed.is_discarded() ? RequestJson(value) : std::move(parsed);
   }

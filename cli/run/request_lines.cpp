@@ -1,7 +1,11 @@
 #include "cli/run/request_lines.h"
 
-#include <nlohmann/json.hpp>
+#include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+#include <stdexcept>
+
+#include "base/json_depth.h"
 #include "base/written_number.h"
 
 namespace nodewright::cli {
@@ -20,6 +24,8 @@ RequestLine LineReader::read(const std::string& text, int64_t number) {
   line.number = number;
   line.id = number;
   try {
+    if (nests_too_deep(text))
+      throw std::invalid_argument(fmt::format("it nests deeper than {} levels", kDeepestRequestJson));
     const RequestJson json = parse_as_written(text);
     if (is_batch_line(json)) {
       read_as_batch(json, line);

@@ -7,6 +7,7 @@
 #include "base/written_number.h"
 #include "cli/output/npy.h"
 #include "cli/output/standard_output.h"
+#include "serve/fields/denying_fields.h"
 
 namespace nodewright::cli {
 namespace {
@@ -30,6 +31,7 @@ LineOutput output_of(const RequestLine& line, size_t k) {
   if (k < line.outputs.size()) output.choice = line.outputs[k].choice;
   if (!line.answer.is_plain()) output.parts.emplace(line.answer);
   output.shown = line.answer.shown;
+  output.denying = line.denying;
   output.names_one = line.answer.tools.names_one;
   return output;
 }
@@ -91,6 +93,10 @@ void ResultLines::end(LineOutput& output, const Resolution& end) {
   if (output.choice.options.prompt_logprobs >= 0)
     fields += R"(,"prompt_logprobs":)" + logprobs_text(output.prompt_logprobs);
   std::string message = end.message;
+  if (end.by_request && !output.denying.empty()) {
+    reason = "refused";
+    message = asked_in_vain(output.denying, message);
+  }
   if (output.hidden_tokens > 0) result["hidden"] = written_hidden(output, message);
   result["usage"] = usage_json(output, end);
   print_result(output, reason, std::move(result), message, fields);

@@ -36,6 +36,7 @@ struct LineOutput {
   size_t streamed = 0;               // bytes of the text of one with stop strings
   std::optional<AnswerParts> parts;  // of a conversation whose answer is taken apart
   std::vector<int32_t> shown;        // special tokens that are text for it
+  std::vector<std::string> denying;  // fields that say which tokens may come
   AnswerPart said;                   // what was found of these parts
   bool names_one = false;            // the request names the function that is called
   std::vector<TokenLogprobs> logprobs, prompt_logprobs;

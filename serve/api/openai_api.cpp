@@ -5,12 +5,15 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <stdexcept>
 #include <utility>
 
+#include "runtime/error.h"
 #include "serve/api/answer/chat_call.h"
 #include "serve/api/answer/completion_call.h"
 #include "serve/api/asked/prompts.h"
 #include "serve/api/call_id.h"
+#include "serve/fields/denying_fields.h"
 
 namespace nodewright {
 namespace {
@@ -74,7 +77,7 @@ OpenAiApi::ParsedCall OpenAiApi::parsed_completions(std::string_view text, std::
   check_model(model_, body);
   ParsedCall call{parts_of(body, call_options(body, Endpoint::completions, model_), "cmpl-", request_id), {}};
   const CallOptions& options = call.parts.options;
-  const RequestJson line = choice_line(body, options, model_);
+  const ChoiceLine line = choice_line(body, options, model_);
   call.parts.prompts = completion_prompts(body, options, model_);
   for (CallPrompt& prompt : call.parts.prompts) fill_text(model_, options, body.has("truncate_prompt_tokens"), prompt);
   add_submissions(body, line, "prompt", call.answer, call.parts);
@@ -86,10 +89,13 @@ OpenAiApi::ParsedCall OpenAiApi::parsed_chat(std::string_view text, std::string_
   check_model(model_, body);
   ParsedCall call{parts_of(body, call_options(body, Endpoint::chat, model_), "chatcmpl-", request_id), {}};
   ToolChoice tools = tool_choice(body);
-  const RequestJson line = choice_line(body, call.parts.options, model_);
-  const bool is_structured = line.contains("regex") || line.contains("grammar");
+  const ChoiceLine line = choice_line(body, call.parts.options, model_);
+  const bool is_structured = line.structure.has_value();
   if (tools.structure && (is_structured || !call.parts.options.allowed.empty()))
-    throw bad_request("tool_choice asks for a structure, and so does another field; one answer has one", "tool_choice");
+    throw bad_request(
+        fmt::format("tool_choice asks for a structure, and so does {}; one answer has one: drop one of them",
+                    is_structured ? line.structure->field : "allowed_token_ids"),
+        "tool_choice");
   auto [tokens, thought] = chat_prompts_.tokens_of(body);
   call.answer = chat_form(std::move(tools), is_structured ? ReasoningParser::none : model_.defaults.parsers.reasoning,
                           thought, model_.tokenizer);
@@ -129,7 +135,7 @@ CallParts OpenAiApi::parts_of(const RequestBody& body, CallOptions options, cons
   return parts;
 }
 
-void OpenAiApi::add_submissions(const RequestBody& body, const RequestJson& line, const std::string& field,
+void OpenAiApi::add_submissions(const RequestBody& body, const ChoiceLine& line, const std::string& field,
                                 const ChatForm& answer, CallParts& parts) {
   const int64_t outputs = std::ssize(parts.prompts) * parts.options.n;
   if (outputs > kMostOutputsOfCall)
@@ -139,7 +145,19 @@ void OpenAiApi::add_submissions(const RequestBody& body, const RequestJson& line
   refuse_too_many_scores(parts);
   if (!parts.prompts.empty()) most_outputs(parts.options, model_, std::ssize(parts.prompts.front().tokens), field);
   CallFields call;
-  refusing(body, "", [&] { call = reader_.read_call(RequestFields(line), answer); });
+  const TextStructure* structure = line.structure ? &line.structure->structure : nullptr;
+  const RequestFields fields(line.fields);
+  const std::string structured = line.structure ? line.structure->field : answer.tools.structure ? "tool_choice" : "";
+  parts.options.denying = denying_fields(fields, structured);
+  if (!parts.options.allowed.empty()) parts.options.denying.insert(parts.options.denying.begin(), "allowed_token_ids");
+  refusing(body, "", [&] {
+    try {
+      call = reader_.read_call(fields, answer, structure);
+    } catch (const Error& error) {
+      if (structured.empty() || !body.field_in(error.what()).empty()) throw;
+      throw std::invalid_argument(fmt::format("{}: {}", structured, error.what()));
+    }
+  });
   if (!parts.options.allowed.empty())
     call.choice.options.allow = only(std::exchange(parts.options.allowed, {}), model_.config.vocab);
   call.stream = parts.options.stream;

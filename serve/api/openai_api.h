@@ -61,7 +61,7 @@ class OpenAiApi {
   CallParts parts_of(const RequestBody& body, CallOptions options, const char* prefix,
                      std::string_view request_id) const;
   ToolChoice tool_choice(const RequestBody& body) const;
-  void add_submissions(const RequestBody& body, const RequestJson& line, const std::string& field,
+  void add_submissions(const RequestBody& body, const ChoiceLine& line, const std::string& field,
                        const ChatForm& answer, CallParts& parts);
   AskedRequest asked(const RequestBody& body, const CallFields& call, const CallOptions& options,
                      const CallPrompt& prompt, int64_t most);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <ctime>
+#include <utility>
 
 #include "base/visible_text.h"
 #include "engine/byte_size.h"
@@ -57,9 +58,18 @@ void ServedAdapters::add(const std::string& name, const std::filesystem::path& f
   adapters_[name] = {name, folder, static_cast<int64_t>(std::time(nullptr))};
 }
 
-void ServedAdapters::remove(const std::string& name) {
+std::optional<ServedAdapter> ServedAdapters::withdraw(const std::string& name) {
   const std::lock_guard lock(mutex_);
-  adapters_.erase(name);
+  const auto found = adapters_.find(name);
+  if (found == adapters_.end()) return std::nullopt;
+  ServedAdapter adapter = std::move(found->second);
+  adapters_.erase(found);
+  return adapter;
+}
+
+void ServedAdapters::restore(const ServedAdapter& adapter) {
+  const std::lock_guard lock(mutex_);
+  adapters_.emplace(adapter.name, adapter);
 }
 
 }  // namespace nodewright

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -37,7 +38,10 @@ class ServedAdapters {
   std::string reserve(const std::string& name);
   void give_up(const std::string& name);
   void add(const std::string& name, const std::filesystem::path& folder);
-  void remove(const std::string& name);
+  // Takes it out before the engine lets it go, so that no new call finds it; restore() puts it back where the engine
+  // keeps it. Nothing where there is none.
+  std::optional<ServedAdapter> withdraw(const std::string& name);
+  void restore(const ServedAdapter& adapter);
 
  private:
   mutable std::mutex mutex_;

@@ -68,13 +68,16 @@ void check_model(const ServedModel& model, const RequestBody& body) {
   throw no_such_model(model, *name);
 }
 
+ApiError no_such_adapter(const std::string& name, const std::string& field) {
+  return {404, fmt::format("no adapter {} is loaded", shown(RequestJson(name))), field};
+}
+
 std::string asked_adapter(const ServedModel& model, const RequestBody& body) {
   std::string name, said_by;
   for (const char* field : {"model", "lora_path", "adapter"}) {
     const std::optional<std::string> value = body.string(field);
     if (!value || (field == std::string_view("model") && std::ranges::count(model.names, *value) > 0)) continue;
-    if (!model.adapters->has(*value))
-      throw ApiError(404, fmt::format("no adapter {} is loaded", shown(RequestJson(*value))), field);
+    if (!model.adapters->has(*value)) throw no_such_adapter(*value, field);
     if (!name.empty() && name != *value)
       throw bad_request(fmt::format("{} asks for the adapter {}, and {} for {}", said_by, name, field, *value), field);
     name = *value;

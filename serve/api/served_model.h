@@ -35,6 +35,9 @@ ServedModel named(ServedModel model);
 // Throws ApiError 404 where the body's "model" is none of the names and no adapter's; none says the first.
 void check_model(const ServedModel& model, const RequestBody& body);
 
+// 404: `field` asks for an adapter that there is not.
+ApiError no_such_adapter(const std::string& name, const std::string& field);
+
 // The adapter that the body asks for by "model", "lora_path" (SGLang's word) or "adapter"; empty: none. Throws ApiError
 // 404 where there is no such adapter, and 400 where two of them differ.
 std::string asked_adapter(const ServedModel& model, const RequestBody& body);

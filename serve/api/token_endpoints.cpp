@@ -52,8 +52,12 @@ std::string rendered(const CallParts& parts, size_t prompt) {
 std::string OpenAiApi::tokenize(std::string_view text) const {
   const RequestBody body = RequestBody::parse(text);
   check_model(model_, body);
+  asked_adapter(model_, body);
   const Tokenizer& tokenizer = tokenizer_of(model_);
   std::vector<int32_t> tokens;
+  if (body.has("messages") && body.has("prompt"))
+    throw bad_request("prompt and messages are both there, and one of them is tokenized: drop prompt, or messages",
+                      "prompt");
   if (body.has("messages")) {
     tokens = chat_prompts_.tokens_of(body, true).tokens;
   } else {
@@ -77,6 +81,7 @@ std::string OpenAiApi::tokenize(std::string_view text) const {
 std::string OpenAiApi::detokenize(std::string_view text) const {
   const RequestBody body = RequestBody::parse(text);
   check_model(model_, body);
+  asked_adapter(model_, body);
   const RequestJson* ids = body.find("tokens");
   if (ids == nullptr) throw bad_request("tokens is missing", "tokens");
   std::vector<int32_t> tokens;

@@ -12,6 +12,7 @@
 #include "base/written_number.h"
 #include "kernels_src/sampling/record_choice.h"
 #include "kernels_src/sampling/shape_logits.h"
+#include "runtime/error.h"
 #include "serve/fields/json_fields.h"
 #include "serve/fields/text_structure.h"
 #include "serve/tools/tool_call_text.h"
@@ -32,17 +33,24 @@ const RequestJson& list_of(const RequestFields& line, const char* name, const ch
   if (field == nullptr) return none;
   if (!field->is_array())
     throw std::invalid_argument(
-        fmt::format("{} is {}, expected a list of {}", line.name_of(name), shown(*field), of_what));
+        fmt::format("{} is {}, expected a list of {}", line.name_of(name), described(*field), of_what));
   if (field->size() > static_cast<size_t>(kMostBiases))
     throw std::invalid_argument(
         fmt::format("{} holds {} {}, and a row holds {}", line.name_of(name), field->size(), of_what, kMostBiases));
   return *field;
 }
 
+// As the line calls what its text must follow.
+std::string structure_field(const RequestFields& line) {
+  for (const char* name : {"regex", "json_schema", "grammar"})
+    if (line.has(name)) return line.name_of(name);
+  return "";
+}
+
 std::vector<std::string> stop_strings(const RequestJson& value) {
   constexpr size_t kMost = 64;
   if (!value.is_string() && !value.is_array())
-    throw std::invalid_argument(fmt::format("stop is {}, expected a string or a list of strings", shown(value)));
+    throw std::invalid_argument(fmt::format("stop is {}, expected a string or a list of strings", described(value)));
   std::vector<std::string> strings;
   for (const RequestJson& one : value.is_string() ? RequestJson::array({value}) : value) {
     if (!one.is_string() || one.get<std::string>().empty())
@@ -63,16 +71,16 @@ RequestChoice ChoiceReader::read(const RequestFields& line, const std::vector<in
 }
 
 CallChoice ChoiceReader::read_call(const RequestFields& line, const std::vector<int32_t>& eos,
-                                   const SamplingOptions& sampling, const ChatForm& answer) {
+                                   const SamplingOptions& sampling, const ChatForm& answer,
+                                   const TextStructure* given) {
   CallChoice call{.eos = eos, .answer = answer};
-  std::optional<TextStructure> structure = structure_of_line(line);
+  std::optional<TextStructure> structure = given != nullptr ? std::optional(*given) : structure_of_line(line);
   if (structure && answer.tools.structure)
-    throw std::invalid_argument("tool_choice asks for a structure, and so does another field; one answer has one");
+    throw std::invalid_argument(fmt::format(
+        "tool_choice asks for a structure, and so does another field, {}; an answer follows one: drop one of them",
+        structure_field(line)));
   if (!structure) structure = answer.tools.structure;
-  if (structure && structure->kind == TextStructure::Kind::rules)
-    call.rules = context_free(structure->text);
-  else if (structure)
-    call.expression = grammar(structure->text);
+  if (structure) follow(*structure, call);
   if (answer.tools.structure) tokenizer_for("tool_choice");
   ChoiceOptions& options = call.options;
   const ChoiceOptions defaults = choice_of(sampling, config_.generation);
@@ -98,6 +106,19 @@ CallChoice ChoiceReader::read_call(const RequestFields& line, const std::vector<
     call.stops = std::make_shared<const StopSet>(stop_strings(*stop));
   }
   return call;
+}
+
+void ChoiceReader::follow(const TextStructure& structure, CallChoice& call) {
+  if (structure.kind == TextStructure::Kind::rules) {
+    call.rules = context_free(structure.text);
+    return;
+  }
+  try {
+    call.expression = grammar(structure.text);
+  } catch (const Error& error) {
+    if (structure.schema == nullptr) throw;
+    call.rules = context_free(rules_of_schema(*structure.schema, error.parts().detail).text);
+  }
 }
 
 RequestChoice ChoiceReader::begin(const CallChoice& call) const {
@@ -128,7 +149,7 @@ void ChoiceReader::read_biases(const RequestFields& line, ChoiceOptions& options
   if (const RequestJson* biases = line.find("logit_bias")) {
     if (!biases->is_object())
       throw std::invalid_argument(
-          fmt::format("logit_bias is {}, expected an object of token ids and numbers", shown(*biases)));
+          fmt::format("logit_bias is {}, expected an object of token ids and numbers", described(*biases)));
     if (biases->size() > static_cast<size_t>(kMostBiases))
       throw std::invalid_argument(
           fmt::format("logit_bias holds {} tokens, and a row holds {}", biases->size(), kMostBiases));

@@ -14,6 +14,7 @@
 #include "models/config/model_config.h"
 #include "serve/fields/grammar_cache.h"
 #include "serve/fields/request_fields.h"
+#include "serve/fields/text_structure.h"
 #include "serve/tools/answer_parts.h"
 #include "text/stop_strings.h"
 
@@ -43,8 +44,9 @@ class ChoiceReader {
   // Throws std::invalid_argument or Error naming the field that cannot be. `eos`: what ends the text of a grammar.
   // `sampling`: of the same line; where the line is silent it speaks, and then the checkpoint. `answer`: of a
   // conversation: what its tools force, and special tokens that its text shows.
+  // `structure`: what the text must follow, in place of the line's fields that say so; null: those.
   CallChoice read_call(const RequestFields& line, const std::vector<int32_t>& eos, const SamplingOptions& sampling,
-                       const ChatForm& answer = {});
+                       const ChatForm& answer = {}, const TextStructure* structure = nullptr);
   // The choice of one more output of the call.
   RequestChoice begin(const CallChoice& call) const;
   // Both, for a line with one output.
@@ -54,6 +56,7 @@ class ChoiceReader {
  private:
   std::shared_ptr<const GrammarVocabulary> vocabulary();
   std::shared_ptr<SharedGrammar> grammar(const std::string& pattern);
+  void follow(const TextStructure& structure, CallChoice& call);
   std::shared_ptr<const ContextFreeGrammar> context_free(const std::string& rules);
   void read_biases(const RequestFields& line, ChoiceOptions& options) const;
   void read_bad_sequences(const RequestFields& line, ChoiceOptions& options) const;

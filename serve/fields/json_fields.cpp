@@ -25,6 +25,21 @@ std::string shown(const RequestJson& value) {
   return text;
 }
 
+std::string described(const RequestJson& value) {
+  if (value.is_null() || value.is_boolean()) return shown(value);
+  const char* const kind = value.is_object()       ? "object"
+                           : value.is_array()      ? "list"
+                           : is_json_number(value) ? "number"
+                                                   : "string";
+  return fmt::format("the {} {}", kind, shown(value));
+}
+
+void refuse_value(const std::string& place, const RequestJson* found, const std::string& expected) {
+  throw std::invalid_argument(found == nullptr
+                                  ? fmt::format("{} is missing, expected {}", place, expected)
+                                  : fmt::format("{} is {}, expected {}", place, described(*found), expected));
+}
+
 int64_t integer_of(const RequestJson& value, const std::string& name, int64_t least, int64_t most) {
   const std::optional<int64_t> number = whole_number(value);
   if (!number || *number < least || *number > most)

@@ -21,5 +21,10 @@ std::vector<int32_t> token_ids_of(const RequestJson& value, const std::string& n
 
 // The value as JSON, its beginning where it is long.
 std::string shown(const RequestJson& value);
+// The same with its kind: the string "x", the number 3, null.
+std::string described(const RequestJson& value);
+// Throws std::invalid_argument: `place` is missing (null), or what it is, and `expected`. `place` is a path from the
+// field: messages[2].content.
+[[noreturn]] void refuse_value(const std::string& place, const RequestJson* found, const std::string& expected);
 
 }  // namespace nodewright

@@ -66,13 +66,25 @@ RequestFields::RequestFields(const RequestJson& line) {
     const auto [place, is_new] = fields_.emplace(name, Field{written, &value});
     if (!is_new)
       throw std::invalid_argument(
-          fmt::format("it has both {} and {}, which are one field", place->second.written, written));
+          fmt::format("it has both {0} and {1}, which are one field: drop {1}", place->second.written, written));
   }
 }
 
 const RequestJson* RequestFields::find(const std::string& name) const {
   const auto field = fields_.find(name);
   return field == fields_.end() || field->second.value->is_null() ? nullptr : field->second.value;
+}
+
+void refuse_all_but_one(const RequestFields& line, std::initializer_list<const char*> names, const char* why) {
+  std::string first;
+  for (const char* name : names) {
+    if (!line.has(name)) continue;
+    const std::string written = line.name_of(name);
+    if (!first.empty())
+      throw std::invalid_argument(
+          fmt::format("it has both {0} and {1}, and {2}: drop {1}, or {0} where {1} is meant", first, written, why));
+    first = written;
+  }
 }
 
 std::string RequestFields::name_of(const std::string& name) const {

@@ -1,6 +1,7 @@
 // The fields that a request line may have, with the other names they go by, and one line's fields by their first name.
 #pragma once
 
+#include <initializer_list>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -27,5 +28,9 @@ class RequestFields {
   };
   std::map<std::string, Field> fields_;
 };
+
+// Throws std::invalid_argument where `line` has more than one of these fields, with the names of two, `why` one alone
+// can be, and which to drop.
+void refuse_all_but_one(const RequestFields& line, std::initializer_list<const char*> names, const char* why);
 
 }  // namespace nodewright

@@ -10,6 +10,7 @@
 
 #include "engine/sampling/sampling_range.h"
 #include "engine/sampling/seeds.h"
+#include "serve/fields/denying_fields.h"
 #include "serve/tools/chat_rendering.h"
 
 namespace nodewright {
@@ -46,7 +47,7 @@ AskedRequest RequestReader::read(const RequestFields& fields, int64_t number) {
   return asked(read_call(fields, std::move(answer)), number, std::move(prompt));
 }
 
-CallFields RequestReader::read_call(const RequestFields& fields, ChatForm answer) {
+CallFields RequestReader::read_call(const RequestFields& fields, ChatForm answer, const TextStructure* structure) {
   CallFields call;
   RequestSpec& spec = call.spec;
   if (const RequestJson* stream = fields.find("stream")) call.stream = flag_of(*stream, "stream");
@@ -68,13 +69,18 @@ CallFields RequestReader::read_call(const RequestFields& fields, ChatForm answer
   if (const RequestJson* adapter = fields.find("adapter")) spec.adapter = string_of(*adapter, "adapter");
   call.has_seed = fields.has("seed");
   call.sampling = sampling_of_request(fields);
-  call.choice = choices_.read_call(fields, eos, call.sampling, answer);
+  call.denying = denying_fields(fields);
+  call.choice = choices_.read_call(fields, eos, call.sampling, answer, structure);
   return call;
 }
 
 // Two requests without a seed never draw the same numbers.
 AskedRequest RequestReader::asked(const CallFields& call, int64_t number, SharedList<int32_t> prompt) const {
-  AskedRequest asked{.spec = call.spec, .says_n = call.says_n, .stream = call.stream, .answer = call.choice.answer};
+  AskedRequest asked{.spec = call.spec,
+                     .says_n = call.says_n,
+                     .stream = call.stream,
+                     .answer = call.choice.answer,
+                     .denying = call.denying};
   asked.spec.prompt = std::move(prompt);
   SamplingOptions words = call.sampling;
   if (!call.has_seed) words.seed = derived_seed(seed_, static_cast<uint64_t>(number));
@@ -89,8 +95,9 @@ AskedRequest RequestReader::asked(const CallFields& call, int64_t number, Shared
 std::vector<int32_t> RequestReader::prompt_of(const RequestFields& fields, ChatForm& answer) {
   const RequestJson *prompt = fields.find("prompt"), *ids = fields.find("prompt_token_ids");
   const RequestJson* messages = fields.find("messages");
-  if ((prompt != nullptr) + (ids != nullptr) + (messages != nullptr) != 1)
+  if (prompt == nullptr && ids == nullptr && messages == nullptr)
     throw std::invalid_argument("it needs one of prompt, messages and prompt_token_ids");
+  refuse_all_but_one(fields, {"prompt", "prompt_token_ids", "messages"}, "a request has one prompt");
   for (const char* name : {"tools", "tool_choice", "parallel_tool_calls", "chat_template_kwargs"})
     if (fields.has(name) && messages == nullptr)
       throw std::invalid_argument(fmt::format("it has {}, which needs messages", name));
@@ -114,8 +121,7 @@ std::vector<int32_t> RequestReader::chat_prompt(const RequestFields& fields, Cha
   const RequestJson *tools = fields.find("tools"), *parallel = fields.find("parallel_tool_calls");
   ChatAsk asked{.messages = *fields.find("messages"), .variables = defaults_.template_args, .tools = tools};
   if (const RequestJson* more = fields.find("chat_template_kwargs")) {
-    if (!more->is_object())
-      throw std::invalid_argument(fmt::format("chat_template_kwargs is {}, expected an object", shown(*more)));
+    if (!more->is_object()) refuse_value("chat_template_kwargs", more, "an object");
     asked.variables.update(*more);
   }
   const ChatTemplates& templates = chat_templates();

@@ -43,7 +43,8 @@ struct AskedRequest {
   std::vector<AskedOutput> outputs;
   bool says_n = false;  // its results have an index
   bool stream = false;
-  ChatForm answer;  // of a conversation
+  ChatForm answer;                   // of a conversation
+  std::vector<std::string> denying;  // fields that say which tokens may come (serve/fields/denying_fields.h)
 };
 
 // What a request asks for but for its prompt.
@@ -53,6 +54,7 @@ struct CallFields {
   SamplingOptions sampling;
   int64_t outputs = 1;
   bool has_seed = false, says_n = false, stream = false;
+  std::vector<std::string> denying;  // as in AskedRequest
 };
 
 // Thread-safe.
@@ -65,7 +67,8 @@ class RequestReader {
   // std::invalid_argument or Error naming the field that cannot be.
   AskedRequest read(const RequestFields& fields, int64_t number);
   // What all prompts of a call share, read once; and one of its prompts.
-  CallFields read_call(const RequestFields& fields, ChatForm answer = {});
+  // `structure`: see ChoiceReader::read_call.
+  CallFields read_call(const RequestFields& fields, ChatForm answer = {}, const TextStructure* structure = nullptr);
   AskedRequest asked(const CallFields& call, int64_t number, SharedList<int32_t> prompt) const;
 
  private:

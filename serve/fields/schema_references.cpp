@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/json_depth.h"
 #include "base/work_budget.h"
 #include "text/grammar/schema_place.h"
 
@@ -15,7 +16,8 @@ namespace nodewright {
 namespace {
 
 constexpr size_t kMostValues = 20000, kDeepestReference = 32;
-constexpr int kDeepestSchemaJson = 256;
+// A reference puts a definition into the place that refers to it.
+constexpr int kDeepestSchemaJson = 2 * kDeepestRequestJson;
 // Bytes of names, texts and constants, and 16 for each value: each reference copies what it refers to.
 constexpr size_t kMostCopiedBytes = size_t{4} << 20, kBytesOfValue = 16;
 
@@ -27,9 +29,7 @@ class References {
   RequestJson replaced(const RequestJson& value, int depth, bool names = false) {
     if (depth > kDeepestSchemaJson)
       throw std::invalid_argument(fmt::format("the schema is nested deeper than {} levels", kDeepestSchemaJson));
-    if (++values_ > kMostValues)
-      throw std::invalid_argument(
-          fmt::format("the schema has more than {} values when each $ref is what it stands for", kMostValues));
+    if (value.is_structured()) count_value();
     if (value.is_array()) {
       RequestJson list = RequestJson::array();
       for (const RequestJson& one : value) list.push_back(replaced(one, depth + 1));
@@ -50,6 +50,11 @@ class References {
   }
 
  private:
+  void count_value() {
+    if (++values_ > kMostValues)
+      throw std::invalid_argument(
+          fmt::format("the schema has more than {} values when each $ref is what it stands for", kMostValues));
+  }
   void count_bytes(size_t bytes) {
     WorkBudget::spend(bytes);
     copied_bytes_ += bytes;
@@ -59,6 +64,7 @@ class References {
           kMostCopiedBytes));
   }
   void count_copy(const RequestJson& value) {
+    count_value();
     count_bytes(kBytesOfValue);
     if (value.is_string()) count_bytes(value.get_ref<const std::string&>().size());
     if (value.is_binary()) count_bytes(value.get_binary().size());

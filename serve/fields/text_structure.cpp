@@ -14,6 +14,7 @@
 #include "text/grammar/context_free.h"
 #include "text/grammar/json_schema.h"
 #include "text/grammar/json_schema_rules.h"
+#include "text/grammar/schema_place.h"
 
 namespace nodewright {
 namespace {
@@ -60,8 +61,8 @@ RequestJson rules_format(std::string rules) { return {{"type", "grammar"}, {"gra
 
 // `tag`: it stands where a tag must, which may leave out its type.
 RequestJson checked_format(const RequestJson& format, int depth, bool tag = false) {
-  if (depth > kDeepestFormat) refuse_tag(fmt::format("is nested deeper than {}", kDeepestFormat));
-  if (!format.is_object()) refuse_tag(fmt::format("has the format {}, expected an object", shown(format)));
+  if (depth > kDeepestFormat) refuse_tag(fmt::format("nests deeper than {} levels", kDeepestFormat));
+  if (!format.is_object()) refuse_tag(fmt::format("has the format {}, expected an object", described(format)));
   const RequestJson type = format.value("type", tag ? RequestJson("tag") : RequestJson());
   const auto* row = std::ranges::find_if(kTagFormats, [&](const TagFormatRow& one) { return type == one.type; });
   if (row == std::end(kTagFormats))
@@ -88,9 +89,9 @@ RequestJson checked_format(const RequestJson& format, int depth, bool tag = fals
 RequestJson triggered_tags(const RequestJson& tag) {
   RequestJson tags = RequestJson::array();
   const RequestJson structures = tag.value("structures", RequestJson());
-  if (!structures.is_array()) refuse_tag(fmt::format("has structures {}, expected a list", shown(structures)));
+  if (!structures.is_array()) refuse_tag(fmt::format("has structures {}, expected a list", described(structures)));
   for (const RequestJson& one : structures) {
-    if (!one.is_object()) refuse_tag(fmt::format("has the structure {}, expected an object", shown(one)));
+    if (!one.is_object()) refuse_tag(fmt::format("has the structure {}, expected an object", described(one)));
     tags.push_back({{"begin", one.value("begin", RequestJson())},
                     {"content", {{"type", "json_schema"}, {"json_schema", one.value("schema", RequestJson::object())}}},
                     {"end", one.value("end", RequestJson())}});
@@ -106,15 +107,16 @@ TextStructure tag_structure(const RequestJson& format) {
 }  // namespace
 
 std::optional<TextStructure> structure_of_line(const RequestFields& line) {
+  refuse_all_but_one(line, {"regex", "json_schema", "grammar"}, "a text follows one of them");
   std::string found;
-  for (const char* name : {"regex", "json_schema", "grammar"}) {
-    if (!line.has(name)) continue;
-    if (!found.empty()) throw std::invalid_argument(fmt::format("it has both {} and {}", found, name));
-    found = name;
-  }
+  for (const char* name : {"regex", "json_schema", "grammar"})
+    if (line.has(name)) found = name;
   if (found.empty()) return std::nullopt;
   const RequestJson& value = *line.find(found);
-  if (found == "json_schema") return structure_of_schema(value);
+  if (found == "json_schema") {
+    if (!value.is_object()) refuse_value(line.name_of(found), &value, "an object");
+    return structure_of_schema(value);
+  }
   const std::string text = string_of(value, line.name_of(found));
   // The compiler checks rules.
   return TextStructure{found == "regex" ? TextStructure::Kind::expression : TextStructure::Kind::rules, text};
@@ -122,7 +124,12 @@ std::optional<TextStructure> structure_of_line(const RequestFields& line) {
 
 TextStructure structure_of_schema(const RequestJson& schema) {
   if (std::optional<std::string> pattern = expression_of(schema))
-    return {TextStructure::Kind::expression, std::move(*pattern)};
+    return {TextStructure::Kind::expression, std::move(*pattern), std::make_shared<const RequestJson>(schema)};
+  return {TextStructure::Kind::rules, json_schema_rules(schema)};
+}
+
+TextStructure rules_of_schema(const RequestJson& schema, const std::string& why) {
+  if (!has_context_free_grammars()) refuse_schema("#", why);
   return {TextStructure::Kind::rules, json_schema_rules(schema)};
 }
 
@@ -132,7 +139,7 @@ TextStructure structure_of_rules(std::string rules) {
 }
 
 TextStructure structure_of_tag(const RequestJson& tag) {
-  if (!tag.is_object()) refuse_tag(fmt::format("is {}, expected an object", shown(tag)));
+  if (!tag.is_object()) refuse_tag(fmt::format("is {}, expected an object", described(tag)));
   return tag_structure(
       checked_format(tag.contains("structures") ? triggered_tags(tag) : tag.value("format", RequestJson()), 0));
 }

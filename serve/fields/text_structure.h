@@ -2,6 +2,7 @@
 // where there is one, else the rules of a context-free grammar, which need xgrammar (text/grammar/context_free.h).
 #pragma once
 
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -17,17 +18,18 @@ struct TextStructure {
   enum class Kind { expression, rules };
   Kind kind = Kind::expression;
   std::string text;
-
-  // The field of a line that asks for it.
-  const char* field() const { return kind == Kind::expression ? "regex" : "grammar"; }
+  // The schema that an expression stands for, whose rules may be followed in its place; null: there is none.
+  std::shared_ptr<const RequestJson> schema = nullptr;
 };
 
 // Reads "regex", "json_schema" or "grammar"; nothing where the line has none of them. Throws std::invalid_argument or
 // Error, as the functions below, naming what cannot be; also for two of them.
 std::optional<TextStructure> structure_of_line(const RequestFields& line);
 
-// JSON texts that follow the schema.
+// JSON texts that follow the schema. The second: the rules of an expression that no automaton follows. Throws Error in
+// the words of schemas where there are none, with `why` there was no automaton.
 TextStructure structure_of_schema(const RequestJson& schema);
+TextStructure rules_of_schema(const RequestJson& schema, const std::string& why);
 // Rules of a grammar, checked.
 TextStructure structure_of_rules(std::string rules);
 // One of xgrammar's structural tags, {"format": {"type", ...}}, or the older {"structures", "triggers"}. Formats that

@@ -1,10 +1,14 @@
 #include "serve/tools/chat_rendering.h"
 
+#include <fmt/format.h>
+
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 #include <string_view>
 #include <utility>
 
+#include "runtime/error.h"
 #include "serve/tools/conversation.h"
 
 namespace nodewright {
@@ -36,16 +40,30 @@ Thought thought_of(const OpenPrompt& open) {
 
 // By the template's own end of the prompt. A tag that is not its last word may stand in what it says before the turn:
 // then the turn is what the generation prompt adds.
-Thought thought_of(const ChatPrompt& prompt, const ChatTemplate& chat_template, RequestJson variables,
+Thought thought_of(const ChatPrompt& prompt, const ChatTemplate& chat_template, const RequestJson& variables,
                    std::time_t now) {
   std::string_view own = std::string_view(prompt.text).substr(own_begin(prompt, prompt.text.size()));
   const Thought thought = last_tag(own);
   const std::string_view words = own.substr(0, own.find_last_not_of(kBlanks) + 1);
   if (thought == Thought::unknown || words.ends_with(kThinkTag) || words.ends_with(kThoughtTag)) return thought;
-  variables["add_generation_prompt"] = false;
-  const ChatPrompt before = chat_template.render(variables, now);
+  RequestJson without = variables;
+  without["add_generation_prompt"] = false;
+  const ChatPrompt before = chat_template.render(without, now);
   return prompt.text.starts_with(before.text) ? last_tag(std::string_view(prompt.text).substr(before.text.size()))
                                               : Thought::unknown;
+}
+
+// Templates that pair answers of tools with calls refuse a conversation without their ids, in words of their own.
+// Returns where otherwise.
+void refuse_missing_ids(const ChatTemplate& chat_template, RequestJson variables, std::time_t now) {
+  const std::string place = add_missing_ids(variables["messages"]);
+  if (place.empty()) return;
+  try {
+    chat_template.render(variables, now);
+  } catch (const Error&) {
+    return;  // it has other faults
+  }
+  throw std::invalid_argument(fmt::format("{} is missing, and the chat template needs it", place));
 }
 
 }  // namespace
@@ -57,16 +75,22 @@ RenderedChat rendered_chat(const ChatTemplates& templates, ChatAsk asked) {
   if (given(asked.tools)) variables["tools"] = *asked.tools;
   if (given(asked.documents)) variables["documents"] = *asked.documents;
   variables["add_generation_prompt"] = asked.generates;
-  variables["messages"] = shaped_messages(checked_conversation(asked.messages), chosen.shape());
+  const RequestJson conversation = checked_conversation(asked.messages);
+  variables["messages"] = shaped_messages(conversation, chosen.shape());
   const std::time_t now = std::time(nullptr);
   RenderedChat rendered;
-  if (asked.continues) {
-    OpenPrompt open = chosen.render_open(std::move(variables), now);
-    rendered.thought = thought_of(open);
-    rendered.prompt = std::move(open.prompt);
-  } else {
-    rendered.prompt = chosen.render(variables, now);
-    rendered.thought = thought_of(rendered.prompt, chosen, std::move(variables), now);
+  try {
+    if (asked.continues) {
+      OpenPrompt open = chosen.render_open(variables, now);
+      rendered.thought = thought_of(open);
+      rendered.prompt = std::move(open.prompt);
+    } else {
+      rendered.prompt = chosen.render(variables, now);
+      rendered.thought = thought_of(rendered.prompt, chosen, variables, now);
+    }
+  } catch (const Error&) {
+    refuse_missing_ids(chosen, std::move(variables), now);
+    throw;
   }
   return rendered;
 }

@@ -24,7 +24,8 @@ struct RenderedChat {
   Thought thought = Thought::unknown;  // where the answer begins
 };
 
-// Throws std::invalid_argument that begins with "messages", and Error as the template does.
+// Throws std::invalid_argument naming a place of messages that cannot be, before the template runs, or an id that it
+// needs; and Error as the template does.
 RenderedChat rendered_chat(const ChatTemplates& templates, ChatAsk asked);
 
 }  // namespace nodewright

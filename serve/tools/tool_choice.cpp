@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "runtime/error.h"
@@ -14,18 +15,25 @@ namespace {
 
 [[noreturn]] void refuse_tools(const std::string& why) { throw std::invalid_argument(why); }
 
-std::string function_name(const RequestJson& tool) {
-  const auto refuse = [&](const char* expected) {
-    refuse_tools(fmt::format("tools holds {}, expected {}", shown(tool), expected));
+// `place`: of the tool, as tools[0].
+std::string function_name(const RequestJson& tool, const std::string& place) {
+  const auto member = [](const RequestJson& object, const char* name) {
+    const auto found = object.find(name);
+    return found == object.end() ? nullptr : &*found;
   };
-  if (!tool.is_object()) refuse("an object");
-  if (tool.value("type", RequestJson()) != "function") refuse("the type function");
-  const RequestJson function = tool.value("function", RequestJson());
-  if (!function.is_object() || !function.value("name", RequestJson()).is_string()) refuse("a function with a name");
-  if (const RequestJson parameters = function.value("parameters", RequestJson());
-      !parameters.is_null() && !parameters.is_object())
-    refuse("parameters that are an object");
-  return function["name"].get<std::string>();
+  if (!tool.is_object()) refuse_value(place, &tool, "an object with type and function");
+  const RequestJson *type = member(tool, "type"), *function = member(tool, "function");
+  if (type == nullptr || *type != "function") refuse_value(place + ".type", type, "\"function\"");
+  const std::string of_function = place + ".function";
+  if (function == nullptr || !function->is_object()) refuse_value(of_function, function, "an object with a name");
+  const RequestJson* name = member(*function, "name");
+  if (name == nullptr || !name->is_string()) refuse_value(of_function + ".name", name, "a string");
+  for (const auto& [key, is_kind, kind] : {std::tuple("description", &RequestJson::is_string, "a string"),
+                                           std::tuple("parameters", &RequestJson::is_object, "an object")})
+    if (const RequestJson* value = member(*function, key);
+        value != nullptr && !value->is_null() && !(value->*is_kind)())
+      refuse_value(fmt::format("{}.{}", of_function, key), value, kind);
+  return name->get<std::string>();
 }
 
 RequestJson parameters_of(const RequestJson& tool) {
@@ -46,7 +54,7 @@ size_t named_function(const RequestJson& asked, const ToolChoice& choice) {
   const RequestJson name = function.is_object() ? function.value("name", RequestJson()) : RequestJson();
   if (!name.is_string())
     refuse_tools(
-        fmt::format("tool_choice is {}, expected none, auto, required or a function with a name", shown(asked)));
+        fmt::format("tool_choice is {}, expected none, auto, required or a function with a name", described(asked)));
   const auto place = std::ranges::find(choice.names, name.get_ref<const std::string&>());
   if (place == choice.names.end())
     refuse_tools(fmt::format("tool_choice names {}, which is not among tools", shown(name)));
@@ -66,7 +74,8 @@ TextStructure structure_of(const std::vector<CallableFunction>& functions, const
 // makes: its list is forced alone.
 void force_calls(const std::vector<RequestJson>& tools, ToolCallForm form, ToolChoice& choice) {
   std::vector<CallableFunction> functions;
-  for (const RequestJson& tool : tools) functions.push_back({function_name(tool), parameters_of(tool)});
+  for (const RequestJson& tool : tools)
+    functions.push_back({tool["function"]["name"].get<std::string>(), parameters_of(tool)});
   choice.form = form == ToolCallForm::marked ? ToolCallForm::listed
                 : form != ToolCallForm::none ? form
                 : choice.names_one           ? ToolCallForm::named
@@ -130,14 +139,14 @@ ToolCallForm tool_call_form_of(const ToolModel& model) {
 ToolChoice tool_choice_of(const ToolFields& fields, const ToolModel& model) {
   ToolChoice choice{.parallel = fields.parallel};
   const RequestJson *tools = fields.tools, *asked = fields.choice;
-  if (tools != nullptr && !tools->is_array())
-    refuse_tools(fmt::format("tools is {}, expected a list of functions", shown(*tools)));
+  if (tools != nullptr && !tools->is_array()) refuse_value("tools", tools, "a list of functions");
   if (tools == nullptr || tools->empty()) {
     if (asked != nullptr && *asked != "none" && *asked != "auto")
       refuse_tools(fmt::format("tool_choice is {}, and there are no tools", shown(*asked)));
     return choice;
   }
-  for (const RequestJson& tool : *tools) choice.names.push_back(function_name(tool));
+  for (size_t i = 0; i < tools->size(); ++i)
+    choice.names.push_back(function_name((*tools)[i], fmt::format("tools[{}]", i)));
   if (asked != nullptr && *asked == "none") return choice;
   const ToolCallForm form = tool_call_form_of(model);
   const bool is_silent = fields.only_if_known && asked == nullptr;
@@ -157,7 +166,7 @@ ToolChoice tool_choice_of(const ToolFields& fields, const ToolModel& model) {
     choice.names_one = true;
     force_calls({(*tools)[place]}, form, choice);
   } else {
-    refuse_tools(fmt::format("tool_choice is {}, expected none, auto, required or a function", shown(*asked)));
+    refuse_tools(fmt::format("tool_choice is {}, expected none, auto, required or a function", described(*asked)));
   }
   return choice;
 }

@@ -73,6 +73,7 @@ class ServedDemo {
   // Waits for the end of a loop that drains or fails.
   void join() { thread_.join(); }
   uint16_t port() const { return server->port(); }
+  std::vector<int32_t> ids(std::string_view text) const { return model_.ids(text); }
   // Every later call of the driver fails.
   void fail_driver() { loaded_->opened.interposer->fail_from(0, CUDA_ERROR_ILLEGAL_ADDRESS); }
 

@@ -51,6 +51,38 @@ TEST(ServerOnCpuDriver, AStreamHasTheTextOfAWholeAnswerAndBothAreLogged) {
   }
 }
 
+// The grammar, the mask and what is banned contradict each other: the client's fault, told with the fields' names, at
+// the first token or in the middle of a stream. Others go on.
+TEST(ServerOnCpuDriver, ACallThatLeavesNoTokenIsA400AndNobodyElsesFault) {
+  ServedDemo served;
+  RawClient beside = begun_stream(served.port());
+  const Json a = served.ids("a").front();
+  const std::pair<Json, const char*> cases[] = {
+      {Json{{"guided_choice", {"a"}}, {"bad_sequences", Json::array({Json::array({a})})}},
+       "guided_choice and bad_sequences"},
+      {Json{{"guided_regex", ""}, {"min_tokens", 2}}, "guided_regex and min_tokens"},
+      {Json{{"allowed_token_ids", {1}}, {"min_tokens", 2}}, "allowed_token_ids and min_tokens"},
+      {Json{{"allowed_token_ids", {a}}, {"suppress_tokens", {a}}}, "allowed_token_ids and suppress_tokens"}};
+  for (auto [body, fields] : cases)
+    for (const bool streams : {false, true}) {
+      body.update({{"prompt", "Once"}, {"max_tokens", 8}, {"stream", streams}});
+      const PlainAnswer answer = ask(served.port(), post("/v1/completions", body.dump()));
+      EXPECT_EQ(answer.status, 400) << body << answer.body;
+      expect_words(answer.error()["message"], {std::string("what ") + fields + " ask for cannot be done"});
+    }
+  const Json late{{"prompt", "Once"},
+                  {"max_tokens", 8},
+                  {"stream", true},
+                  {"allowed_token_ids", {a}},
+                  {"bad_sequences", Json::array({Json::array({a, a})})}};
+  const PlainAnswer stream = ask_to_end(served.port(), post_and_close("/v1/completions", late.dump()));
+  EXPECT_EQ(stream.status, 200);
+  expect_words(stream.body,
+               {R"("type":"BadRequestError")", "what allowed_token_ids and bad_sequences ask for", "[DONE]"});
+  EXPECT_EQ(ask(served.port(), post("/v1/completions", short_call(false))).status, 200);
+  beside.hang_up();
+}
+
 TEST(ServerOnCpuDriver, OutputsBeyondTheMostAreA429AndTheServerStaysReady) {
   ServedDemo served(options_on_any_port(), {.most_open = 2});
   RawClient stream = begun_stream(served.port());

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file_to_read.h"
+#include "base/json_depth.h"
 #include "base/json_file.h"
 #include "base/visible_text.h"
 #include "base/written_number.h"
@@ -36,6 +37,11 @@ constexpr const char *kDefaultName = "default", *kWhiteSpace = " \t\r\n";
                .advice = std::move(advice)});
 }
 
+// Of the variables: the arguments of a call, which may nest as deep as a request, in the list of messages, a message,
+// its calls, a call and its function.
+constexpr int kDeepestVariable = kDeepestRequestJson + 5;
+static_assert(kDeepestVariable + 20 < jinja::kDeepestValue, "a template puts them into lists of its own");
+
 constexpr std::uint64_t kLongestTemplate = std::uint64_t{256} << 20;  // bytes, of tokenizer_config.json, too
 constexpr std::size_t kNamesBytes = 500;                              // of the templates, in an error
 
@@ -49,6 +55,22 @@ std::string visible_name(const std::string& name) {
 // `named`: by a person, so that it may be a pipe.
 std::string read_template(const std::filesystem::path& path, bool named) {
   return read_whole_file(path, kLongestTemplate, {.doing = "read the chat template", .takes_pipes = named});
+}
+
+// A template is text. Where a byte of it is not, the file is damaged, or no template at all.
+void check_text(const std::string& source, const std::filesystem::path& file, const std::string& name) {
+  const std::string of_name = name.empty() ? "" : fmt::format("of the template '{}' ", visible_name(name));
+  for (size_t at = 0; at < source.size();) {
+    const Utf8Step step = read_utf8(std::string_view(source).substr(at));
+    if (step.kind != Utf8Kind::complete || source[at] == '\0')
+      throw TemplateBytesError(
+          {.doing = "read the chat template",
+           .object = file.string(),
+           .detail = fmt::format("byte {} {}is 0x{:02x}, which {}", at, of_name, static_cast<unsigned char>(source[at]),
+                                 source[at] == '\0' ? "stands in no text" : "is not UTF-8"),
+           .advice = "copy the file again"});
+    at += step.size;
+  }
 }
 
 // "chat_template": a string, or a list of {"name", "template"}; by their names.
@@ -85,9 +107,9 @@ jinja::Value number_value_of(const Json& number) {
 }
 
 jinja::Value value_of(const Json& json, int depth, char mark = jinja::Text::kUser) {
-  if (depth > jinja::kDeepestValue / 2) {
-    throw Error({.doing = "render the chat template", .detail = "a message is nested too deep"});
-  }
+  if (depth > kDeepestVariable)
+    throw Error({.doing = "render the chat template",
+                 .detail = fmt::format("a variable nests deeper than {} levels", kDeepestVariable)});
   switch (json.type()) {
     case Json::value_t::boolean:
       return json.get<bool>();
@@ -170,6 +192,7 @@ ChatTemplates ChatTemplates::from_folder(const std::filesystem::path& folder, co
   ChatTemplates made;
   made.place_ = !instead.empty() ? instead : files.empty() ? config_file : folder;
   const auto add = [&](const std::string& name, const std::string& source, const std::filesystem::path& file) {
+    check_text(source, file, files.empty() ? name : "");
     made.templates_.emplace(name, ChatTemplate(source, file.string(), tokens));
   };
   for (const auto& [name, file] : files) {

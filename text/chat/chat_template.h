@@ -13,11 +13,18 @@
 #include <string>
 #include <vector>
 
+#include "runtime/error.h"
 #include "text/chat/template_shape.h"
 #include "text/jinja/run.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace nodewright {
+
+// A chat template is no text: a damaged file, or none of a template.
+class TemplateBytesError : public Error {
+ public:
+  using Error::Error;
+};
 
 struct ChatMessage {
   std::string role;  // "system", "user", "assistant"

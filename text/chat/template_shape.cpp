@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/json_depth.h"
 #include "base/work_budget.h"
 #include "base/written_number.h"
 #include "runtime/error.h"
@@ -221,28 +222,10 @@ class Probe {
   mutable uint64_t spent_ = 0;
 };
 
-constexpr int kDeepestArguments = 64;
-
-bool nests_deeper(std::string_view json, int most) {
-  int depth = 0;
-  bool in_string = false;
-  for (size_t at = 0; at < json.size(); ++at) {
-    const char c = json[at];
-    if (in_string && c == '\\')
-      ++at;
-    else if (c == '"')
-      in_string = !in_string;
-    else if (!in_string && (c == '{' || c == '['))
-      if (++depth > most) return true;
-    if (!in_string && (c == '}' || c == ']')) --depth;
-  }
-  return false;
-}
-
 // What the text of a call's arguments says; nothing where it is no JSON, as of an old call that max_tokens cut.
 std::optional<ShapeJson> arguments_in(const std::string& text) {
   if (text.find_first_not_of(" \t\r\n") == std::string::npos) return ShapeJson::object();
-  if (nests_deeper(text, kDeepestArguments)) return std::nullopt;
+  if (nests_too_deep(text)) return std::nullopt;
   try {
     return parse_as_written(text);
   } catch (const ShapeJson::exception&) {

@@ -8,9 +8,12 @@
 #include <set>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
+#include <vector>
 
 #include "base/written_number.h"
 #include "text/grammar/byte_pattern.h"
+#include "text/grammar/literal_choices.h"
 #include "text/grammar/number_ranges.h"
 #include "text/grammar/schema_place.h"
 #include "text/grammar/string_formats.h"
@@ -32,7 +35,7 @@ class SchemaReader {
  public:
   std::string pattern(const SchemaJson& schema, const std::string& place, int depth) {
     if (depth > kDeepestSchema) refuse(place, fmt::format("it is nested deeper than {}", kDeepestSchema));
-    if (!schema.is_object()) refuse(place, "it is no object");
+    if (!schema.is_object()) refuse(place, fmt::format("it is {}, expected an object", json_kind(schema)));
     std::string result = one_of(schema, place, depth);
     check_size(result.size(), place);
     spend_on_schema(place, result.size());
@@ -53,7 +56,7 @@ class SchemaReader {
 
   // Looked at while an expression grows: its parts may be as long each.
   static void check_size(size_t bytes, const std::string& place) {
-    if (bytes > kMostSchemaBytes) refuse(place, "its expression is longer than a million bytes");
+    if (bytes > kMostSchemaBytes) refuse(place, fmt::format("its expression has more than {} bytes", kMostSchemaBytes));
   }
 
   static void allow_keys(const SchemaJson& schema, const std::string& place, const std::set<std::string>& known) {
@@ -65,8 +68,9 @@ class SchemaReader {
   std::string one_of(const SchemaJson& schema, const std::string& place, int depth) {
     if (schema.contains("const") || schema.contains("enum")) {
       allow_keys(schema, place, {"const", "enum", "type"});
-      return choice(schema_constants(schema, place), place,
-                    [](const SchemaJson& value, const std::string&) { return literal_pattern(json_text(value)); });
+      std::vector<std::string> texts;
+      for (const SchemaJson& value : schema_constants(schema, place)) texts.push_back(json_text(value));
+      return literals_pattern(std::move(texts));
     }
     for (const char* const key : {"anyOf", "oneOf", "allOf"}) {
       if (!schema.contains(key)) continue;
@@ -99,7 +103,9 @@ class SchemaReader {
 
   static std::string choice(const SchemaJson& list, const std::string& place,
                             const std::function<std::string(const SchemaJson&, const std::string&)>& make) {
-    if (!list.is_array() || list.empty()) refuse(place, "it is no list, or an empty one");
+    if (!list.is_array() || list.empty())
+      refuse(place,
+             fmt::format("it is {}, expected a list of at least one", list.is_array() ? "empty" : json_kind(list)));
     std::string all = "(?:";
     for (size_t i = 0; i < list.size(); ++i) {
       all += (i == 0 ? "" : "|") + make(list[i], fmt::format("{}/{}", place, i));
@@ -134,7 +140,8 @@ class SchemaReader {
     static const SchemaJson none = SchemaJson::object(), nothing = SchemaJson::array();
     const SchemaJson& properties = schema.contains("properties") ? schema["properties"] : none;
     const SchemaJson& required = schema.contains("required") ? schema["required"] : nothing;
-    if (!properties.is_object() || !required.is_array()) refuse(place, "'properties' or 'required' is of another type");
+    if (!properties.is_object()) refuse_schema_kind(place, "properties", properties, "an object");
+    if (!required.is_array()) refuse_schema_kind(place, "required", required, "a list of names");
     std::unordered_set<std::string_view> names, required_names;
     for (const auto& [name, value] : properties.items()) names.insert(name);
     for (const SchemaJson& name : required) {

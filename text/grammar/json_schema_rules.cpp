@@ -9,12 +9,15 @@
 #include <set>
 #include <span>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
+#include "base/json_depth.h"
 #include "base/work_budget.h"
 #include "base/written_number.h"
 #include "text/grammar/byte_pattern.h"
 #include "text/grammar/json_schema.h"
+#include "text/grammar/literal_choices.h"
 #include "text/grammar/schema_place.h"
 #include "text/grammar/split_repetitions.h"
 
@@ -23,7 +26,7 @@ namespace {
 
 using RuleJson = nlohmann::ordered_json;
 
-constexpr int kDeepestRuleSchema = 64, kDeepestJson = 128;
+constexpr int kDeepestRuleSchema = 64;
 constexpr int64_t kMostRepetitions = 5000;
 constexpr size_t kMostSchemaValues = 20'000;
 constexpr size_t kMostOneOf = 64;                     // every two are compared
@@ -42,7 +45,8 @@ constexpr const char* kBehindString = " (=[,:}\\]])";
 std::string expression_rule(const std::string& pattern) { return fmt::format("Regex({})", rule_literal(pattern)); }
 
 size_t values_in(const RuleJson& value, int depth) {
-  if (depth > kDeepestJson) refuse_schema("#", fmt::format("its JSON is nested deeper than {}", kDeepestJson));
+  if (depth > kDeepestRequestJson)
+    refuse_schema("#", fmt::format("its JSON is nested deeper than {} levels", kDeepestRequestJson));
   size_t count = 1;
   if (value.is_structured())
     for (const RuleJson& one : value) count += values_in(one, depth + 1);
@@ -135,16 +139,18 @@ class RuleWriter {
 
   std::string unchecked_text_of(const RuleJson& schema, const std::string& place, int depth) {
     if (schema == true) return basic("any");
-    if (!schema.is_object()) refuse_schema(place, "it is no object");
+    if (!schema.is_object()) refuse_schema(place, fmt::format("it is {}, expected an object", json_kind(schema)));
     if (schema.contains("$ref")) return reference(schema, place);
     if (schema.contains("const") || schema.contains("enum")) {
       allow(schema, place, {"const", "enum", "type"});
-      std::string choices;
-      for (const RuleJson& value : schema_constants(schema, place)) {
-        choices += (choices.empty() ? "" : " | ") + rule_literal(json_text(value));
-        check_size(choices.size(), place);
-      }
-      return "(" + choices + ")";
+      std::vector<std::string> texts;
+      for (const RuleJson& value : schema_constants(schema, place)) texts.push_back(json_text(value));
+      std::string choices = literals_rule(std::move(texts));
+      if (choices.size() > kMostRuleBytes)
+        refuse_schema(place,
+                      fmt::format("its values take {} bytes of rules, and at most {} are taken: fewer or shorter ones",
+                                  choices.size(), kMostRuleBytes));
+      return choices;
     }
     for (const char* key : {"anyOf", "oneOf", "allOf"})
       if (schema.contains(key)) return one_of(schema, key, place, depth);
@@ -167,7 +173,7 @@ class RuleWriter {
     allow(schema, place, key == "oneOf" ? std::set<std::string>{key, "discriminator"} : std::set<std::string>{key});
     const RuleJson& options = schema[key];
     if (!options.is_array() || options.empty())
-      refuse_schema(place, fmt::format("'{}' is no list, or an empty one", key));
+      refuse_schema_kind(place, key, options, "a list of at least one schema");
     if (key == "allOf" && options.size() > 1) refuse_schema(place, "'allOf' of more than one schema is not supported");
     if (key == "oneOf" && (options.size() > kMostOneOf || !are_disjoint(root_, options)))
       refuse_schema(place,
@@ -188,7 +194,7 @@ class RuleWriter {
     } else if (type.is_array() && !type.empty()) {
       for (const RuleJson& one : type) types.push_back(one.is_string() ? one.get<std::string>() : json_text(one));
     } else if (schema.contains("type")) {
-      refuse_schema(place, fmt::format("'type' is {}, expected a name or a list of names", json_text(type)));
+      refuse_schema_kind(place, "type", type, "a name or a list of names");
     }
     if (types.empty() && has_any(schema, kObjectKeys)) types = {"object"};
     if (types.empty() && has_any(schema, kArrayKeys)) types = {"array"};
@@ -277,8 +283,8 @@ class RuleWriter {
     static const RuleJson none = RuleJson::object(), nothing = RuleJson::array();
     const RuleJson& properties = schema.contains("properties") ? schema["properties"] : none;
     const RuleJson& required = schema.contains("required") ? schema["required"] : nothing;
-    if (!properties.is_object() || !required.is_array())
-      refuse_schema(place, "'properties' or 'required' is of another type");
+    if (!properties.is_object()) refuse_schema_kind(place, "properties", properties, "an object");
+    if (!required.is_array()) refuse_schema_kind(place, "required", required, "a list of names");
     const RuleJson may_have_more(!schema.contains("properties"));
     const RuleJson& more = schema.contains("additionalProperties") ? schema["additionalProperties"] : may_have_more;
     std::vector<Member> members;

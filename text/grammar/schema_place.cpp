@@ -229,7 +229,7 @@ std::string without_percent(const std::string& text) {
 
 std::vector<PlaceJson> schema_constants(const PlaceJson& schema, const std::string& place) {
   if (schema.contains("enum") && (!schema["enum"].is_array() || schema["enum"].empty()))
-    refuse_schema(place, "'enum' is no list, or an empty one");
+    refuse_schema_kind(place, "enum", schema["enum"], "a list of at least one value");
   std::vector<PlaceJson> values;
   for (const PlaceJson* one : constants_of(schema).value_or(std::vector<const PlaceJson*>())) values.push_back(*one);
   if (!values.empty()) return values;
@@ -252,6 +252,14 @@ void refuse_schema(const std::string& place, const std::string& what) {
                .object = first_of(place, kLongestPlace),
                .detail = first_of(what, kLongestReason),
                .fault = Fault::usage});
+}
+
+void refuse_schema_kind(const std::string& place, const std::string& key, const PlaceJson& found,
+                        const char* expected) {
+  const bool is_empty = found.is_structured() && found.empty();
+  refuse_schema(place,
+                fmt::format("'{}' is {}, expected {}", key,
+                            is_empty ? "empty" : fmt::format("{} {}", json_kind(found), json_text(found)), expected));
 }
 
 std::string within_schema_work(const std::function<std::string()>& read) {

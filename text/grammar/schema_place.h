@@ -13,6 +13,10 @@ namespace nodewright {
 // Throws Error (usage): the schema cannot be read at `place` because of `what`, of both the first part.
 [[noreturn]] void refuse_schema(const std::string& place, const std::string& what);
 
+// The same: the keyword `key` is of another kind than `expected`, or empty.
+[[noreturn]] void refuse_schema_kind(const std::string& place, const std::string& key,
+                                     const nlohmann::ordered_json& found, const char* expected);
+
 // Units of WorkBudget that the reading of one schema may take. A schema of a hundred properties takes some thousands;
 // these are a tenth of a second.
 inline constexpr uint64_t kMostSchemaWork = 20'000'000;

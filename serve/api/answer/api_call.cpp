@@ -5,6 +5,8 @@
 #include <iterator>
 
 #include "serve/api/answer/event_text.h"
+#include "serve/api/served_model.h"
+#include "serve/fields/denying_fields.h"
 
 namespace nodewright {
 namespace {
@@ -17,6 +19,7 @@ int64_t echoed_characters(const CallPrompt& prompt, const CallOptions& options) 
 
 ApiCall::ApiCall(CallParts parts, const ServedModel& model)
     : parts_(std::move(parts)), model_(model), prompt_logprobs_(parts_.prompts.size()), cached_(parts_.prompts.size()) {
+  if (!parts_.submissions.empty()) adapter_ = parts_.submissions.front().asked.spec.adapter;
   for (const Submission& submission : parts_.submissions)
     for (size_t k = 0; k < submission.asked.outputs.size(); ++k) {
       const int index = submission.first_index + static_cast<int>(k);
@@ -28,14 +31,20 @@ ApiCall::ApiCall(CallParts parts, const ServedModel& model)
     }
 }
 
+// What the request itself asks for in vain is its own fault: the server's are 500.
+ApiError ApiCall::error_of(const Resolution& end) const {
+  const std::string& why = end.message;
+  if (end.reason == EndReason::cancelled) return {503, why.empty() ? "the request was cancelled" : why};
+  const std::vector<std::string>& fields = options().denying;
+  if (!end.by_request || fields.empty()) return {500, why.empty() ? "the request failed" : why};
+  return bad_request(asked_in_vain(fields, why), fields.front().substr(0, fields.front().find('.')));
+}
+
 std::string ApiCall::update(const OutputUpdate& update) {
   Output& output = outputs_.at(static_cast<size_t>(update.index));
   if (is_done() || !output.finish_reason.empty()) return {};
   if (update.end && (update.end->reason == EndReason::failed || update.end->reason == EndReason::cancelled)) {
-    const bool failed = update.end->reason == EndReason::failed;
-    const std::string& why = update.end->message;
-    std::string events = fail(failed ? ApiError(500, why.empty() ? "the request failed" : why)
-                                     : ApiError(503, why.empty() ? "the request was cancelled" : why));
+    std::string events = fail(error_of(*update.end));
     if (streams()) return events;
     is_finished_ = false;  // finish() has the body
     return {};
@@ -80,6 +89,11 @@ std::string ApiCall::finish() {
     append_event(events, fmt::format(R"({},"choices":[],"usage":{}}})", chunk, counted));
   }
   return events.append(kDoneEvent);
+}
+
+ApiError ApiCall::refusal(const std::string& reason) const {
+  if (!adapter_.empty() && !model_.adapters->has(adapter_)) return no_such_adapter(adapter_, "model");
+  return bad_request(reason);
 }
 
 std::string ApiCall::fail(const ApiError& error) {

@@ -55,9 +55,14 @@ class ApiCall {
   // Once, when it is done. Of a stream what remains to be sent: the usage, if asked for, and [DONE]. Else the body,
   // whose status is status().
   std::string finish();
+  // Why the engine does not take it, in its own words `reason`, as what the client is told: 404 where its adapter has
+  // gone since the call was read, else 400.
+  ApiError refusal(const std::string& reason) const;
   // The call ends so. Of a stream the event of the error and [DONE]; else the body.
   std::string fail(const ApiError& error);
 
+  // What it has ended by, unlike an answer; null: nothing.
+  const ApiError* failure() const { return failure_ ? &*failure_ : nullptr; }
   int status() const { return failure_ ? failure_->status() : 200; }
   CallCounts counts() const;
 
@@ -98,11 +103,13 @@ class ApiCall {
   virtual void keep_piece(const Output& output, const OutputPiece& piece) = 0;
   virtual std::string body(const std::string& usage) = 0;
 
+  ApiError error_of(const Resolution& end) const;
   void tell(std::string& events, Output& output, const OutputPiece& piece);
   Usage usage() const;
 
   CallParts parts_;
   const ServedModel& model_;
+  std::string adapter_;                                      // empty: none
   std::vector<Output> outputs_;                              // by index
   std::vector<std::vector<TokenLogprobs>> prompt_logprobs_;  // [prompts]
   std::vector<int64_t> cached_;                              // [prompts] tokens

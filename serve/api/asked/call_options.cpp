@@ -135,8 +135,9 @@ Sampling default_sampling(const ServedModel& model) {
   return sampling;
 }
 
-RequestJson choice_line(const RequestBody& body, const CallOptions& options, const ServedModel& model) {
-  RequestJson line = RequestJson::object();
+ChoiceLine choice_line(const RequestBody& body, const CallOptions& options, const ServedModel& model) {
+  ChoiceLine made{RequestJson::object(), structure_of(body)};
+  RequestJson& line = made.fields;
   for (const char* name : kSharedFields)
     if (const RequestJson* value = body.find(name)) line[name] = *value;
   if (const RequestJson* stop = body.find("stop"); stop != nullptr && !(stop->is_array() && stop->empty())) {
@@ -152,11 +153,9 @@ RequestJson choice_line(const RequestBody& body, const CallOptions& options, con
     line["temperature"] = *own;
   if (options.logprobs >= 0) line["logprobs"] = options.logprobs;
   if (options.scored_prompt() >= 0) line["prompt_logprobs"] = options.scored_prompt();
-  if (const std::optional<TextStructure> structure = structure_of(body)) {
-    if (!options.allowed.empty()) throw not_supported("allowed_token_ids", "together with structured output");
-    line[structure->field()] = structure->text;
-  }
-  return line;
+  if (made.structure && !options.allowed.empty())
+    throw not_supported("allowed_token_ids", fmt::format("together with {}: drop one of them", made.structure->field));
+  return made;
 }
 
 }  // namespace nodewright

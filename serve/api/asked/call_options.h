@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "serve/api/asked/request_body.h"
+#include "serve/api/asked/structured_output.h"
 #include "serve/api/served_model.h"
 
 namespace nodewright {
@@ -27,12 +28,13 @@ struct CallOptions {
   int logprobs = -1;         // of each token of the answer, with this many of the likeliest; -1: none
   int prompt_logprobs = -1;  // the same of the prompt, in a field of its own
   bool skip_special = true;
-  bool include_stop = false;      // the stop string or token is part of the text
-  bool return_token_ids = false;  // beside the text
-  bool tokens_as_ids = false;     // of log probabilities: "token_id:5" for the spelling
-  std::vector<int32_t> stop_ids;  // that the body names: as stop_reason
-  std::vector<int32_t> allowed;   // token ids; empty: all
-  std::vector<int32_t> shown;     // special tokens that are text although skip_special
+  bool include_stop = false;         // the stop string or token is part of the text
+  bool return_token_ids = false;     // beside the text
+  bool tokens_as_ids = false;        // of log probabilities: "token_id:5" for the spelling
+  std::vector<int32_t> stop_ids;     // that the body names: as stop_reason
+  std::vector<int32_t> allowed;      // token ids; empty: all
+  std::vector<std::string> denying;  // fields that say which tokens may come
+  std::vector<int32_t> shown;        // special tokens that are text although skip_special
   // An echo of nothing but the prompt: the engine chooses one token, which is dropped.
   bool drops_output() const { return max_tokens == 0; }
   // What the engine is asked to score the prompt with; -1: nothing.
@@ -44,7 +46,11 @@ CallOptions call_options(const RequestBody& body, Endpoint endpoint, const Serve
 
 // The fields of the body by which the engine chooses tokens, but for the prompt, max_tokens and stream. Throws ApiError
 // 400 naming the field for what would change the answer and cannot be done; the values are RequestReader's to judge.
-RequestJson choice_line(const RequestBody& body, const CallOptions& options, const ServedModel& model);
+struct ChoiceLine {
+  RequestJson fields;
+  std::optional<FieldStructure> structure;  // what the text must follow
+};
+ChoiceLine choice_line(const RequestBody& body, const CallOptions& options, const ServedModel& model);
 
 // How tokens of a call are chosen whose body names no such field. The seed is the command line's; without one each call
 // draws its own.

@@ -17,6 +17,8 @@ namespace {
 ChatPrompts::ChatPrompts(const ServedModel& model) : model_(model) {
   try {
     templates_.emplace(ChatTemplates::from_folder(model.folder, model.defaults.chat_template));
+  } catch (const TemplateBytesError&) {
+    throw;
   } catch (const Error& error) {
     why_none_ = error.what();
   }

@@ -15,8 +15,8 @@ namespace nodewright {
 // Immutable: any thread may use it.
 class ChatPrompts {
  public:
-  // A folder without a template, or with one that cannot be read, makes every tokens_of() an ApiError that says so.
-  // `model` must outlive this.
+  // A folder without a template, or with one that cannot be followed, makes every tokens_of() an ApiError that says so.
+  // Throws Error where the template is no text. `model` must outlive this.
   explicit ChatPrompts(const ServedModel& model);
 
   struct ChatTokens {

@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "base/json_depth.h"
 #include "base/work_budget.h"
 #include "base/written_number.h"
 #include "runtime/error.h"
@@ -15,7 +16,7 @@
 namespace nodewright {
 namespace {
 
-constexpr size_t kDeepest = 64, kMostKeys = 4096;
+constexpr size_t kMostKeys = 4096;
 // A number takes 16 bytes where the body has two; a text, a list, an object or a number kept as text about 100.
 constexpr size_t kMostValues = 2'000'000, kMostLargeValues = 1'000'000;
 constexpr uint64_t kWorkOfValue = 16;  // units of WorkBudget: what building one costs beside its text
@@ -123,8 +124,8 @@ class BodyBuilder {
     return add(large != nullptr ? number_as_written(HUGE_VAL, *large) : std::move(number));
   }
   bool open(RequestJson value) {
-    if (levels_.size() == kDeepest)
-      throw bad_request(fmt::format("{} nests deeper than {} levels", place(), kDeepest), field_);
+    if (levels_.size() == kDeepestRequestJson)
+      throw bad_request(fmt::format("{} nests deeper than {} levels", place(), kDeepestRequestJson), field_);
     levels_.push_back({put(std::move(value)), {}, {}});
     return true;
   }
@@ -151,7 +152,7 @@ size_t place_of_word(const std::string& text, const std::string& word) {
 }
 
 [[noreturn]] void refuse_type(const std::string& name, const RequestJson& value, const char* expected) {
-  throw bad_request(fmt::format("{} is {}, expected {}", name, shown(value), expected), name);
+  throw bad_request(fmt::format("{} is {}, expected {}", name, described(value), expected), name);
 }
 
 }  // namespace
@@ -179,7 +180,8 @@ const RequestJson* RequestBody::find_one(std::initializer_list<const char*> name
   const char* first = nullptr;
   for (const char* name : names)
     if (const RequestJson* value = find(name)) {
-      if (found != nullptr) throw bad_request(fmt::format("{} and {} are one field", first, name), name);
+      if (found != nullptr)
+        throw bad_request(fmt::format("{} and {} are one field: drop one of them", first, name), name);
       found = value, first = name;
     }
   return found;

@@ -17,10 +17,10 @@ namespace nodewright {
 
 class RequestBody {
  public:
-  // Refuses what is no JSON object, nesting deeper than 64, objects of more than 4096 keys (whose order costs the
-  // square of their number), a key that an object has twice, more than 2,000,000 values or 1,000,000 texts, lists and
-  // objects: what it makes takes a small multiple of the body's bytes. Spends WorkBudget, and so ends where the client
-  // leaves. Numbers stay as they are written (base/written_number.h).
+  // Refuses what is no JSON object, nesting deeper than kDeepestRequestJson, objects of more than 4096 keys (whose
+  // order costs the square of their number), a key that an object has twice, more than 2,000,000 values or 1,000,000
+  // texts, lists and objects: what it makes takes a small multiple of the body's bytes. Spends WorkBudget, and so ends
+  // where the client leaves. Numbers stay as they are written (base/written_number.h).
   static RequestBody parse(std::string_view text);
 
   // Null where the body does not have it, or has null. Valid as long as this.

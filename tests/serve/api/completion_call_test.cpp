@@ -266,6 +266,68 @@ TEST_F(CompletionCalls, PromptLogprobsHaveTheShapeOfVllm) {
             "prompt_logprobs");
 }
 
+// A 500 is for the server's own faults.
+TEST_F(CompletionCalls, WhatARequestAsksForInVainIsItsOwnFaultByTheNamesOfTheFields) {
+  const OutputUpdate denied{
+      .end = Resolution{.reason = EndReason::failed, .message = "nothing may be chosen", .by_request = true}};
+  const auto error_for = [&](Json body, const OutputUpdate& end) {
+    body["prompt"] = "Once";
+    const auto made = call(body);
+    made->update(end);
+    EXPECT_EQ(made->status(), made->failure()->status());
+    return Json::parse(made->finish())["error"];
+  };
+  const Json one = error_for({{"guided_choice", {"a"}}}, denied);
+  EXPECT_EQ(one["code"], 400);
+  EXPECT_EQ(one["type"], "BadRequestError");
+  EXPECT_EQ(one["param"], "guided_choice");
+  EXPECT_EQ(one["message"], "what guided_choice asks for cannot be done: nothing may be chosen");
+  const Json all = error_for({{"structured_outputs", {{"json", {{"const", "a"}}}}},
+                              {"ignore_eos", true},
+                              {"bad_words", {"a"}},
+                              {"logit_bias", {{"5", -100}}},
+                              {"min_tokens", 1}},
+                             denied);
+  EXPECT_EQ(all["param"], "structured_outputs");
+  EXPECT_EQ(all["message"],
+            "what structured_outputs.json, ignore_eos, logit_bias, bad_words and min_tokens ask for cannot be done: "
+            "nothing may be chosen");
+  EXPECT_EQ(error_for({{"allowed_token_ids", {1}}, {"min_tokens", 1}}, denied)["message"],
+            "what allowed_token_ids and min_tokens ask for cannot be done: nothing may be chosen");
+  EXPECT_EQ(error_for(Json::object(), denied)["code"], 500) << "the checkpoint's own biases";
+  OutputUpdate lost = denied;
+  lost.end->by_request = false;
+  EXPECT_EQ(error_for({{"guided_choice", {"a"}}}, lost)["code"], 500);
+  auto made = call({{"prompt", "Once"}, {"guided_choice", {"a"}}, {"stream", true}});
+  const Json event = Json::parse(data_of(made->update(denied))[0])["error"];
+  EXPECT_EQ(event["code"], 400);
+}
+
+TEST_F(CompletionCalls, AnAdapterThatHasGoneSinceTheCallWasReadIsA404) {
+  ServedAdapters& adapters = *served_->api.model().adapters;
+  adapters.add("tuned", "folder");
+  const auto named = call({{"prompt", "Once"}, {"model", "tuned"}}), plain = call({{"prompt", "Once"}});
+  EXPECT_EQ(named->refusal("the prompt is too long").status(), 400);
+  const std::optional<ServedAdapter> gone = adapters.withdraw("tuned");
+  ASSERT_TRUE(gone);
+  EXPECT_FALSE(adapters.withdraw("tuned"));
+  EXPECT_EQ(named->refusal("no adapter 'tuned' is loaded").status(), 404);
+  EXPECT_EQ(named->refusal("no adapter 'tuned' is loaded").type(), "NotFoundError");
+  EXPECT_EQ(plain->refusal("the prompt is too long").status(), 400);
+  for (const char* field : {"model", "adapter", "lora_path"}) {
+    EXPECT_EQ(error_of([&] { call({{"prompt", "Once"}, {field, "tuned"}}); }).status(), 404) << field;
+    EXPECT_EQ(error_of([&] {
+                served_->api.tokenize(Json{{"prompt", "Once"}, {field, "tuned"}}.dump());
+              }).status(),
+              404);
+    EXPECT_EQ(error_of([&] { served_->api.detokenize(Json{{"tokens", {5}}, {field, "tuned"}}.dump()); }).status(), 404);
+  }
+  EXPECT_EQ(error_of([&] { served_->api.model_named("tuned"); }).status(), 404);
+  adapters.restore(*gone);
+  EXPECT_NO_THROW(served_->api.model_named("tuned"));
+  adapters.withdraw("tuned");
+}
+
 TEST_F(CompletionCalls, AFailureIsAnEventOfItsOwnOrABodyWithItsStatus) {
   const OutputUpdate failure{.end = Resolution{.reason = EndReason::failed, .message = "the \"device\" is gone"}};
   auto made = call({{"prompt", "Once"}, {"stream", true}});

@@ -103,8 +103,7 @@ TEST_F(SameConversation, OfEveryKindOfMessageIsTheSamePrompt) {
                       {"content", {{{"type", "text"}, {"text", "a"}}, {{"type", "input_text"}, {"text", ""}}, "b"}}}}),
         Json::array({kUser[0], {{"role", "assistant"}, {"content", nullptr}}, kUser[0]}),
         Json::array({kUser[0], {{"role", "assistant"}, {"tool_calls", nullptr}, {"content", "c"}}}),
-        Json::array({kUser[0], {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", {call}}}}),
-        Json::array({kUser[0], {{"role", "assistant"}, {"tool_calls", {{{"name", "weather"}, {"arguments", "{}"}}}}}})})
+        Json::array({kUser[0], {{"role", "assistant"}, {"content", nullptr}, {"tool_calls", {call}}}})})
     expect_same({{"messages", messages}, {"temperature", 0}, {"max_tokens", 100}});
 }
 

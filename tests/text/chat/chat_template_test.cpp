@@ -354,5 +354,33 @@ TEST(ChatTemplate, NamesTheFileThatIsMissingOrWrong) {
   }
 }
 
+TEST(ChatTemplateFiles, ThatAreNoTextAreRefusedByFileAndByte) {
+  const auto refusal = [](const char* file, const std::string& bytes, const char* config) {
+    const ScratchFolder folder;
+    std::filesystem::create_directory(folder.path() / "additional_chat_templates");
+    folder.write("tokenizer_config.json", config);
+    if (*file != '\0') folder.write(file, bytes);
+    try {
+      ChatTemplates::from_folder(folder.path());
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  for (const char* file : {"chat_template.jinja", "additional_chat_templates/rag.jinja"}) {
+    const std::string bytes = refusal(file, "{{ a }}\xc3(", "{}"), zero = refusal(file, std::string("ab\0c", 4), "{}"),
+                      cut = refusal(file, "abc\xe2\x82", "{}");
+    EXPECT_NE(bytes.find(file), std::string::npos) << bytes;
+    EXPECT_NE(bytes.find("byte 7 is 0xc3, which is not UTF-8"), std::string::npos) << bytes;
+    EXPECT_NE(zero.find("byte 2 is 0x00, which stands in no text"), std::string::npos) << zero;
+    EXPECT_NE(cut.find("byte 3 is 0xe2, which is not UTF-8"), std::string::npos) << cut;
+  }
+  const std::string named = refusal(
+      "", "", R"({"chat_template": [{"name": "default", "template": "a"}, {"name": "rag", "template": "a\u0000"}]})");
+  EXPECT_NE(named.find("tokenizer_config.json"), std::string::npos) << named;
+  EXPECT_NE(named.find("byte 1 of the template 'rag' is 0x00"), std::string::npos) << named;
+  EXPECT_EQ(refusal("chat_template.jinja", "\xc3\xa9{{ a }}", "{}"), "");
+}
+
 }  // namespace
 }  // namespace nodewright

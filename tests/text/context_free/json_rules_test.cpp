@@ -122,7 +122,7 @@ TEST(JsonRules, ReferencesMayBeRecursive) {
 
 TEST(JsonRules, RefuseWhatTheyWouldNotKeepByNameAndPlace) {
   const std::pair<const char*, std::vector<std::string>> cases[] = {
-      {"false", {"no object"}},
+      {"false", {"a boolean, expected an object"}},
       {R"({"type":"array","uniqueItems":true})", {"'uniqueItems'", "#"}},
       {R"({"type":"array","contains":{}})", {"'contains'"}},
       {R"({"type":"array","prefixItems":[{}]})", {"'prefixItems'"}},

@@ -439,7 +439,7 @@ TEST(JsonSchema, RefusesWhatItDoesNotKnowByName) {
       {R"({"type": "string", "maxLength": -1})", {"maxLength", "-1"}},
       {R"({"type": ["object", "null"]})", {"anyOf"}},
       {R"({"enum": []})", {"'enum'", "empty"}},
-      {"[]", {"no object"}}};
+      {"[]", {"a list, expected an object"}}};
   for (const auto& [schema, named] : cases)
     for (const std::string& word : named) expect_words(error_of([&] { pattern_of(schema); }), {word});
   std::string deep = R"({"type": "null"})";

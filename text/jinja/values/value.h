@@ -99,7 +99,7 @@ class Value {
       data_;
 };
 
-inline constexpr int kDeepestValue = 100;
+inline constexpr int kDeepestValue = 200;
 
 struct List {
   std::vector<Value> items;
