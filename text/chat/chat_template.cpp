@@ -37,8 +37,8 @@ constexpr const char *kDefaultName = "default", *kWhiteSpace = " \t\r\n";
                .advice = std::move(advice)});
 }
 
-// Of the variables: the arguments of a call, which may nest as deep as a request, in the list of messages, a message,
-// its calls, a call and its function.
+// How deep variables nest: arguments of a call, which may nest as deep as a request, in the list of messages, a
+// message, its calls, a call and its function.
 constexpr int kDeepestVariable = kDeepestRequestJson + 5;
 static_assert(kDeepestVariable + 20 < jinja::kDeepestValue, "a template puts them into lists of its own");
 
