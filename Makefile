@@ -20,7 +20,7 @@
 #   make benchmarks-page  docs/benchmarks.md, README's table and the tables of docs/models.md and docs/adapters.md, from bench/results
 #   make dist     build/nodewright-VERSION-x86_64.tar.gz: program, libraries, headers, CMake package, to unpack anywhere
 #   make carry    build/carry: program, libraries, tests and examples stripped, for a GPU machine without compilers
-#   make format   clang-format over the sources;   make tidy: clang-tidy over the build
+#   make format   clang-format over the sources;   make tidy: clang-tidy and a compilation without unity batches, of what changed since the newest tag
 #   make clean    removes what the above made
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -172,7 +172,7 @@ format:
 
 tidy: configure
 	cmake/install_missing.sh tidy
-	git ls-files '*.cpp' ':!third_party' | xargs -P $(JOBS) -n 4 clang-tidy-16 -p build --quiet
+	python3 tests/check_units.py build --tidy
 
 clean:
 	rm -rf build build-debug build-asan build-tsan build-fuzz build-clang build-cuda12 build-gate
