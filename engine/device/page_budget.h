@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "engine/device/step_slots.h"
+#include "engine/device/step_slots_options.h"
 
 namespace nodewright {
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <optional>
 
-#include "engine/device/step_slots.h"
+#include "engine/device/step_slots_options.h"
 #include "models/plan/lanes.h"
 
 namespace nodewright {

@@ -17,103 +17,72 @@ namespace nodewright {
 void StepSlots::prepare_graphs(const StepSlotsOptions& options) {
   built_ = {};
   if (options.mode == RunMode::eager) return;
-  std::vector<std::unique_ptr<KvCache>> smallest;  // by rank
+  std::vector<std::unique_ptr<KvCache>> smallest;  // by device
   std::vector<const KvCache*> caches;
-  for_each_rank([&](StepSlots& rank) {
-    smallest.push_back(std::make_unique<KvCache>(rank.device_, rank.model_->config(), 1));
+  for (const auto& device : topology_->devices()) {
+    smallest.push_back(std::make_unique<KvCache>(device->device(), device->config(), 1));
     caches.push_back(smallest.back().get());
-    rank.memory_.graphs = 0;
-  });
+    device->memory().graphs = 0;
+  }
   LibraryLoader libraries;
+  const bool loads = !device().driver().is_cpu();
   const auto estimated = [](const Plan& plan) { return kSlots * estimate_exec(plan).bytes; };
+  const auto add = [&](std::span<const Plan> plans) {
+    for (size_t i = 0; i < plans.size(); ++i) topology_->devices()[i]->memory().graphs += estimated(plans[i]);
+  };
   for (const auto& [bucket, rows] : plans_of(options)) {
     if (bucket == 0) continue;
-    const std::vector<Plan> steps = plans_over(caches, bucket, rows, options.policy);
+    const std::vector<Plan> steps = topology_->plans({0, bucket, rows}, caches, options.policy);
     Stopwatch watch;
     for (const Plan& step : steps)
-      if (!device_.driver().is_cpu()) libraries.load(step);
+      if (loads) libraries.load(step);
     built_.products_ms += watch.lap_ms();
-    size_t index = 0;
-    for_each_rank([&](StepSlots& rank) {
-      rank.memory_.graphs += estimated(steps[index++]);
-      if (!rank.has_choices(options)) return;
-      const ChoiceState choice = rank.slots_[0].choices->state(rows);
-      rank.memory_.graphs +=
-          estimated(choice_plan(rank.device_, rank.model_->config().vocab, choice_kernels(rank.kernels_, choice),
-                                rank.slots_[0].memory->state(rows), choice, options.policy));
-    });
-    if (!options.adapters.any()) continue;
-    if (sends_packets()) {
-      const std::vector<Plan> adapted = team_plan(0, bucket, rows, caches, options.policy, true).ranks;
-      index = 0;
-      for_each_rank([&](StepSlots& rank) { rank.memory_.graphs += estimated(adapted[index++]); });
-    } else {
-      memory_.graphs += estimated(adapted_plan(*caches[0], bucket, slots_[0].memory->state(rows), options.policy));
-    }
+    add(steps);
+    for (const auto& device : topology_->devices())
+      if (device->has_choices(options))
+        device->memory().graphs += estimated(
+            device->choice_plan(device->state(0, rows), device->slot(0).choices->state(rows), options.policy));
+    if (options.adapters.any()) add(topology_->plans({0, bucket, rows, true}, caches, options.policy));
   }
-  for_each_rank([&](StepSlots& rank) {
-    if (!rank.has_choices(options)) return;
-    const ScoreSlot& scores = *rank.slots_[0].scores;
-    const ScoreKernels scoring = score_kernels(rank.kernels_, rank.model_->config(), scores.limits());
-    const Plan slice = score_plan(rank.device_, *rank.model_, scoring, scores.slice(0),
-                                  rank.slots_[0].choices->state(1).counts, 0, options.policy);
-    rank.memory_.graphs += static_cast<uint64_t>(scores.limits().slices()) * estimated(slice);
-    if (!device_.driver().is_cpu()) libraries.load(slice);
-  });
+  for (const auto& device : topology_->devices()) {
+    if (!device->has_choices(options)) continue;
+    const StepDevice::Slot& slot = device->slot(0);
+    const Plan slice = device->slice_plan(slot, 0, options.policy);
+    device->memory().graphs += static_cast<uint64_t>(slot.scores->limits().slices()) * estimated(slice);
+    if (loads) libraries.load(slice);
+  }
   built_.products = libraries.loaded();
-}
-
-// By rank, of the first slot.
-std::vector<Plan> StepSlots::plans_over(std::span<const KvCache* const> caches, int bucket, int rows,
-                                        EdgePolicy policy) const {
-  if (sends_packets()) return team_plan(0, bucket, rows, caches, policy, false).ranks;
-  if (is_staged()) return plans_of_stages(0, bucket, rows, caches, policy);
-  std::vector<Plan> plans;  // one, or where a library's calls exchange one a rank
-  for_each_rank([&](const StepSlots& rank) {
-    plans.push_back(rank.step_plan(*caches[plans.size()], bucket, rank.slots_[0].memory->state(rows), policy));
-  });
-  return plans;
-}
-
-Plan StepSlots::step_plan(const KvCache& cache, int bucket, const DecodeState& state, EdgePolicy policy) const {
-  return decoder_plan(device_, *model_, bound_.whole.at(bucket), cache, state, DecodePurpose::serve, policy, nullptr,
-                      collectives_);
 }
 
 // The driver takes calls in turns, but planning and most of adding are ours: 1, 2, 4, 6, 8 and 16 threads took 131,
 // 103, 79, 80, 81 and 85 ms for the 102 graphs of Llama-3.2-1B (bench/results/2026-11-24-h200-start.txt).
 constexpr size_t kMostBuildingThreads = 6;
 
-// One alone where a stream is captured, or what a library is told by one thread, and where every call is observed: a
-// trace repeats from run to run.
+// One alone where a stream is captured, and where every call is observed: a trace repeats from run to run.
 size_t StepSlots::building_threads(const StepSlotsOptions& options) const {
-  if (collectives_ != nullptr || options.mode != RunMode::explicit_ || options.prefill != PrefillForm::graph ||
-      device_.driver().observer() != nullptr)
+  if (topology_->is_built_by_one_thread() || options.mode != RunMode::explicit_ ||
+      options.prefill != PrefillForm::graph || device().driver().observer() != nullptr)
     return 1;
   return std::min(usable_threads(), kMostBuildingThreads);
 }
 
 void StepSlots::build(const StepSlotsOptions& options) {
-  const std::map<int, int> plans = plans_of(options);
   std::vector<int> buckets;  // a job each: two slots share the library's kernels
-  for (const auto& [bucket, rows] : plans | std::views::reverse) buckets.push_back(bucket);
-  for_each_rank([&](StepSlots& rank) {
-    for (const auto& [bucket, rows] : plans)
-      for (Slot& slot : rank.slots_) slot.graphs[bucket].state = slot.memory->state(rows);
-  });
-  built_.graphs.resize(buckets.size() * slots_.size());
+  for (const auto& [bucket, rows] : plans_of(options) | std::views::reverse) buckets.push_back(bucket);
+  for (const auto& device : topology_->devices()) device->add_graphs(options);
+  built_.graphs.resize(buckets.size() * kSlots);
   built_.threads = building_threads(options);
-  built_.free_before = device_.free_bytes();
+  built_.free_before = device().free_bytes();
   std::mutex mutex;
   int count = 0;
   Stopwatch watch;
   in_parallel(buckets.size(), built_.threads, [&](size_t job) {
-    const ContextGuard current(device_);
-    for (size_t i = 0; i < slots_.size(); ++i) {
+    const ContextGuard current(device());
+    for (int slot = 0; slot < kSlots; ++slot) {
       Stopwatch of_graph;
-      BuiltBucket& built = built_.graphs[job * slots_.size() + i];
-      built = {.slot = static_cast<int>(i), .bucket = buckets[job], .total = static_cast<int>(built_.graphs.size())};
-      build_step(options, built);
+      BuiltBucket& built = built_.graphs[job * kSlots + static_cast<size_t>(slot)];
+      built = {.slot = slot, .bucket = buckets[job], .total = static_cast<int>(built_.graphs.size())};
+      topology_->build(options, built);
       built.ms = of_graph.lap_ms();
       const std::lock_guard lock(mutex);
       built.built = ++count;
@@ -122,56 +91,14 @@ void StepSlots::build(const StepSlotsOptions& options) {
   });
   built_.ms = watch.lap_ms();
   if (options.choices) {
-    for_each_rank([&](StepSlots& rank) {
-      if (!rank.has_choices(options)) return;
-      rank.build_choices(options);
-      rank.build_slices(*rank.model_, options);
-    });
+    for (const auto& device : topology_->devices()) {
+      if (!device->has_choices(options)) continue;
+      device->build_choices(options, building_threads(options));
+      device->build_slices(options);
+    }
     built_.choice_ms = watch.lap_ms();
   }
-  built_.free_after = device_.free_bytes();
-}
-
-// The graph of a bucket in a slot, of several devices those of all.
-void StepSlots::build_step(const StepSlotsOptions& options, BuiltBucket& built) {
-  if (sends_packets()) return build_team_step(options, built);
-  if (is_staged()) return build_stages(options, built);
-  Graph& graph = slot_at(built.slot).graphs.at(built.bucket);
-  for_each_rank([&](StepSlots& rank) {
-    Graph& own = rank.slot_at(built.slot).graphs.at(built.bucket);
-    own.run = rank.new_run(options, rank.step_plan(*rank.cache_, built.bucket, own.state, options.policy), own, built);
-  });
-  if (options.adapters.any()) build_adapted(options, built.bucket, graph, built);
-}
-
-// Counts what it takes in `built`.
-std::unique_ptr<PlanRun> StepSlots::new_run(const StepSlotsOptions& options, Plan plan, Graph& graph,
-                                            BuiltBucket& built) {
-  const RunMode mode = mode_of_bucket(options, built.bucket);
-  if (mode != RunMode::eager) built.bytes += estimate_exec(plan).bytes;
-  if (options.prefill != PrefillForm::graph)
-    graph.prompt_run = std::make_unique<PromptRun>(plan, options.prefill, compute_);
-  auto run = std::make_unique<PlanRun>(std::move(plan), mode, compute_);
-  if (const ExplicitGraph* exec = run->explicit_graph()) built.nodes += exec->stats().nodes;
-  return run;
-}
-
-void StepSlots::build_choices(const StepSlotsOptions& options) {
-  const std::map<int, int> plans = plans_of(options);
-  std::vector<int> buckets;
-  for (const auto& [bucket, rows] : plans | std::views::reverse) buckets.push_back(bucket);
-  in_parallel(buckets.size(), building_threads(options), [&](size_t job) {
-    const ContextGuard current(device_);
-    const int bucket = buckets[job];
-    for (Slot& slot : slots_) {
-      Graph& graph = slot.graphs.at(bucket);
-      graph.choice = slot.choices->state(plans.at(bucket));
-      graph.choice_run =
-          std::make_unique<PlanRun>(choice_plan(device_, model_->config().vocab, choice_kernels(kernels_, graph.choice),
-                                                graph.state, graph.choice, options.policy),
-                                    mode_of_bucket(options, bucket), compute_);
-    }
-  });
+  built_.free_after = device().free_bytes();
 }
 
 }  // namespace nodewright
