@@ -250,7 +250,7 @@ class Run(CommandTest):
 
     def test_what_the_command_line_gets_wrong_stops_it_before_anything_is_served(self):
         self.assert_refused(USAGE, ["nowhere.jsonl", "No such file"], *on_device("run", ODD, "--requests", "nowhere.jsonl"))
-        self.assert_refused(USAGE, ["/", "directory"], *on_device("run", ODD, "--requests", "/"))
+        self.assert_refused(USAGE, ["/", "it is a folder"], *on_device("run", ODD, "--requests", "/"))
         self.assert_refused(USAGE, ["--rate"], *on_device("run", ODD, "--rate", "0"), stdin=b"")
         self.assert_refused(USAGE, ["whole", "piecewise"], *on_device("run", ODD, "--prefill", "whole"), stdin=b"")
         self.assert_refused(USAGE, ["speculate", "17", "16"], *on_device("run", ODD, "--speculate", "17"), stdin=b'{"prompt_ids": [1]}\n')
