@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "tests/serve/api/chat_calls.h"
+#include "tests/support/error_text.h"
 
 namespace nodewright::test {
 namespace {
@@ -122,6 +123,16 @@ TEST_F(ChatCalls, WhatClientsHandBackIsTaken) {
   const Json refused{{{"role", "user"}, {"content", "Hi"}},
                      Json::parse(R"({"role":"assistant","content":null,"refusal":"I will not"})")};
   EXPECT_NE(prompt_of(*qwen_, {{"messages", refused}}).find("I will not"), std::string::npos);
+}
+
+// A file that is no text is damaged: the server does not begin to serve.
+TEST_F(ChatCalls, ATemplateThatIsNoTextIsRefusedAtLoad) {
+  const ScratchFolder folder;
+  write_chat_model(folder, "qwen");
+  folder.write("chat_template.jinja", "{{ messages }}\xff");
+  expect_error([&] { ServedCase(folder.path()); }, {"chat_template.jinja", "byte 14 is 0xff, which is not UTF-8"});
+  folder.write("chat_template.jinja", "{% no_such %}");  // texts can still be completed
+  EXPECT_NO_THROW(ServedCase(folder.path()));
 }
 
 TEST_F(ChatCalls, AModelWithoutATemplateSaysSo) {
