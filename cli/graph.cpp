@@ -137,6 +137,16 @@ int graph(const GraphOptions& options) {
                  .detail = "only the page and JSON have them",
                  .advice = "--format html, or --format json",
                  .fault = Fault::usage});
+  const auto refuse = [&](const char* option, const char* who_has_it) {
+    throw Error({.doing = "use together",
+                 .object = fmt::format("{} and --format {}", option, options.format),
+                 .detail = fmt::format("{} has it", who_has_it),
+                 .advice = fmt::format("leave out {}", option),
+                 .fault = Fault::usage});
+  };
+  if (!options.commit.empty() && !shows_timings) refuse("--commit", "only a page or JSON");
+  if (options.full && options.format != "text")
+    refuse("--full", "only text, which shows layers that are the same once,");
   check_steps(options.session);
   const std::string timings = options.timings.empty() ? "" : read_file("read timings", options.timings);
   const TimedBy timed = timed_by(timings);
@@ -179,13 +189,20 @@ void add_graph(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   command->add_option("--out", options->out, "file (default: standard output)");
   command->add_flag("--full", options->full, "text of every node; without it, layers that are the same are shown once");
-  command->add_flag("--why", options->why,
-                    "instead of the plan: the network's operations, the kernel that each gets in a step of --bucket "
-                    "rows, and why others do not fit");
-  command->add_option("--timings", options->timings, "file of measured node times, for --format html and json");
-  command->add_option("--commit", options->commit, "what the dump calls the program's commit");
-  command->add_flag("--verify", options->verify,
-                    "build the graph and compare what the driver holds with the plan; dumps only with --out");
+  command
+      ->add_flag("--why", options->why,
+                 "instead of the plan: the network's operations, the kernel that each gets in a step of --bucket "
+                 "rows, and why others do not fit")
+      ->excludes("--format")
+      ->excludes("--full");
+  command->add_option("--timings", options->timings, "file of measured node times, for --format html and json")
+      ->excludes("--why");
+  command->add_option("--commit", options->commit, "what a dump of --format html or json calls the program's commit")
+      ->excludes("--why");
+  command
+      ->add_flag("--verify", options->verify,
+                 "build the graph and compare what the driver holds with the plan; dumps only with --out")
+      ->excludes("--why");
   CLI::Option* model = command->get_option("--model")->required(false);
   command->add_option("--diff", options->diff, "compare two files of --format json instead; exit code 1: they differ")
       ->type_name("FILE FILE")
@@ -193,6 +210,7 @@ void add_graph(CLI::App& app, Action& chosen) {
       ->excludes(model)
       ->excludes("--verify")
       ->excludes("--why")
+      ->excludes("--commit")
       ->excludes("--timings");
   command->callback([options, model, &chosen] {
     if (options->diff.empty() && model->empty()) throw CLI::RequiredError("--model");

@@ -133,7 +133,12 @@ void add_tune(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   command->add_option("--out", options->out, "file, made anew (default: where the other commands look)");
   command->add_flag("--remove", options->remove, "take away what was found for this device and model before")
-      ->excludes("--out");
+      ->excludes("--out")
+      ->excludes("--batch")
+      ->excludes("--context")
+      ->excludes("--parts")
+      ->excludes("--samples")
+      ->excludes("--steps");
   command->callback([options, &chosen] {
     chosen = [options] {
       check(*options);

@@ -291,11 +291,12 @@ void add_bench_serve(CLI::App& bench, Action& chosen) {
   serve->add_option("--url", words->url,
                     "of a server of OpenAI's interface, http://HOST:PORT or unix:PATH, which is asked instead of an "
                     "engine; --model has its vocabulary");
-  serve->add_option("--api-key", words->api_key, "that the server demands");
-  serve->add_option("--served-model-name", words->served_name,
-                    "the server's name of the model (default: the folder's)");
+  serve->add_option("--api-key", words->api_key, "that the server demands")->needs("--url");
+  serve->add_option("--served-model-name", words->served_name, "the server's name of the model (default: the folder's)")
+      ->needs("--url");
   serve->add_option("--idle-connections", words->idle_connections, "that are open to the server meanwhile")
-      ->check(whole_number<int>)
+      ->check(whole_number<int, 0>)
+      ->needs("--url")
       ->capture_default_str();
   serve->add_option("--rate", words->rate, "requests a second, at random times (a Poisson process)");
   serve->add_option("--concurrency", words->concurrency, "requests that are open at once: a new one when one ends")

@@ -44,6 +44,7 @@ struct ChatOptions {
 
 int chat(const ChatOptions& options) {
   cli::check(options.sampling);
+  check_least(options.choice, options.max_tokens);
   RequestJson template_args = template_args_of(options.template_args);
   check_model_folder(options.session.model);
   const ChatTemplate chat_template = ChatTemplate::from_folder(options.session.model, options.chat_template);

@@ -64,6 +64,7 @@ void check(const GenerateOptions& options) {
   if (!options.chat_template.empty() && !options.chat) refuse_option("--chat-template", "it needs --chat");
   template_args_of(options.template_args);
   cli::check(options.sampling);
+  check_least(options.choice, options.max_tokens);
   check_steps(options.session);
 }
 

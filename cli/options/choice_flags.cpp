@@ -103,6 +103,15 @@ RequestChoice read_choice(ChoiceReader& reader, const ChoiceFlags& flags, const 
   }
 }
 
+void check_least(const ChoiceFlags& flags, int64_t max_tokens) {
+  if (flags.min_tokens.value_or(0) <= max_tokens) return;
+  throw Error({.doing = "use together",
+               .object = "--min-tokens and --max-tokens",
+               .detail = fmt::format("at least {} tokens, and at most {}", *flags.min_tokens, max_tokens),
+               .advice = fmt::format("--min-tokens {}, or less", max_tokens),
+               .fault = Fault::usage});
+}
+
 std::vector<int32_t> stop_ids_of(const ChoiceFlags& flags, std::vector<int32_t> eos, int64_t vocab) {
   if (flags.stop_token_ids.empty()) return eos;
   std::vector<int32_t> ids = parse_ids("--stop-token-ids", flags.stop_token_ids);

@@ -1,8 +1,11 @@
 #include "cli/options/empty_values.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "cli/options/whole_number.h"
 
 namespace nodewright::cli {
 namespace {
@@ -16,6 +19,8 @@ bool may_be_empty(const CLI::Option& option) {
 
 std::string why_empty(const std::string& text) { return text.empty() ? "it is empty" : ""; }
 
+bool is_number_of(const CLI::Option& option, std::string_view type) { return option.get_type_name().starts_with(type); }
+
 }  // namespace
 
 void refuse_empty_values(CLI::App& app) {
@@ -24,6 +29,8 @@ void refuse_empty_values(CLI::App& app) {
       option->disable_flag_override();
     else if (!may_be_empty(*option))
       option->check(why_empty);
+    if (is_number_of(*option, "INT")) option->check(whole_number<int64_t>);
+    if (is_number_of(*option, "UINT")) option->check(whole_number<uint64_t>);
   }
   for (CLI::App* command : app.get_subcommands({})) refuse_empty_values(*command);
 }

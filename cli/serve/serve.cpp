@@ -149,10 +149,10 @@ void check(ServeOptions& options) {
   fit_to_descriptors(limits);
   if (!options.adapter_memory.empty()) {
     const std::optional<uint64_t> bytes = parse_byte_size(options.adapter_memory);
-    if (!bytes)
+    if (!bytes || *bytes == 0)
       throw Error({.doing = "use --adapter-memory",
                    .object = options.adapter_memory,
-                   .detail = "it is no number of bytes",
+                   .detail = "it is no number of bytes above 0",
                    .advice = "8GB, 8GiB or bytes",
                    .fault = Fault::usage});
     options.adapters.bytes = *bytes;

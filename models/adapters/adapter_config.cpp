@@ -6,7 +6,9 @@
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
+#include "base/file_to_read.h"
 #include "base/json_file.h"
 #include "models/config/config_fields.h"
 #include "runtime/error.h"
@@ -112,6 +114,11 @@ std::vector<int64_t> layers_of(const ConfigFields& fields) {
 
 AdapterConfig AdapterConfig::read(const std::filesystem::path& folder) {
   AdapterConfig c;
+  std::error_code unused;
+  if (!std::filesystem::is_directory(folder, unused))
+    refuse_adapter(folder,
+                   is_present(folder) ? "it is a file, not the folder of an adapter" : "there is no such folder",
+                   "the folder that PEFT has written: adapter_config.json and adapter_model.safetensors");
   c.path_ = folder / "adapter_config.json";
   const json object = read_json_object(c.path_, kDoingAdapter, kLargestAdapterConfig);
   const ConfigFields fields(object, c.path_.string(), kDoingAdapter);

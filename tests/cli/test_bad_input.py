@@ -123,8 +123,30 @@ class Usage(CommandTest):
             self.assert_usage([device], "generate", "--model", MODEL, "--prompt-ids", "1", "--device", device)
         for option, value in (("--rendezvous-secret", "a"), ("--rendezvous-timeout", "5")):
             self.assert_usage(["%s has no effect without --rank" % option], *on_device("serve", MODEL, option, value))
+        self.assert_usage(["--min-tokens and --max-tokens", "at least 5 tokens, and at most 2"],
+                          *generate("--prompt-ids", "1", "--max-tokens", "2", "--min-tokens", "5"))
+        self.assert_usage(["--min-tokens and --max-tokens"], *on_device("chat", DEMO, "--max-tokens", "2", "--min-tokens", "5"))
+        for option in (("--batch", "4"), ("--context", "8"), ("--parts", "down"), ("--samples", "3"), ("--steps", "2")):
+            self.assert_usage([option[0], "--remove", "together"], *on_device("tune", MODEL, "--remove", *option))
+        for option in (("--format", "json"), ("--full",), ("--commit", "a"), ("--verify",)):
+            self.assert_usage([option[0], "--why", "together"], *on_device("graph", MODEL, "--why", *option))
+        for option in ("--api-key", "--served-model-name", "--idle-connections"):
+            self.assert_usage(["%s has no effect without --url" % option], "bench", "serve", "--model", MODEL, "--device", DEVICE,
+                              "--rate", "1", option, "1")
+        self.assert_usage(["--adapter-memory", "above 0"], *on_device("serve", MODEL, "--adapter-memory", "0"))
+        self.assert_usage(["--commit and --format text"], *on_device("graph", MODEL, "--commit", "a"))
+        self.assert_usage(["--full and --format json"], *on_device("graph", MODEL, "--format", "json", "--full"))
         for place in (("--port", "8000"), ("--host", "::1")):
             self.assert_usage(["--uds", place[0], "together"], *on_device("serve", MODEL, "--uds", "/tmp/socket", *place))
+
+    def test_a_number_beyond_all_integers_is_refused_in_every_command(self):
+        found = 0
+        for command in ("generate", "chat", "run", "serve", "logits", "graph", "inspect", "tune", "report", "bench decode", "bench serve",
+                        "bench engine", "bench prefill", "bench nodes", "bench graph", "bench load", "bench nanogpt"):
+            for option in re.findall(r"(?m)^  (?:-\w, )?(--[\w-]+)(?:, --[\w-]+)* N\b", self.succeed(*command.split(), "--help")):
+                self.assert_usage([option, "'99999999999999999999'"], *command.split(), option, "99999999999999999999")
+                found += 1
+        self.assertGreater(found, 100)
 
     def test_an_origin_or_a_host_that_no_browser_sends_is_refused(self):
         for origin, why in (("nonsense", "no scheme"), ("localhost:3000", "no scheme"), ("http://localhost:3000/", "a path"),
@@ -297,6 +319,13 @@ class Checkpoints(CommandTest):
         write_bytes(adapter, "adapter_config.json", b'{"peft_type": "LORA", "r": 2, "lora_alpha": 2, "target_modules": ["q_proj"]}')
         os.makedirs(os.path.join(adapter, "adapter_model.safetensors"))
         self.assert_refused(RUN_TIME, ["adapter_model.safetensors", "it is a folder, not a file"], *words)
+
+    def test_an_adapter_that_is_no_folder_is_named(self):
+        for place, told in (("/nowhere", "there is no such folder"), (os.path.join(DEMO, "config.json"), "it is a file")):
+            for command in ("generate", "logits"):
+                self.assert_refused(RUN_TIME, ["adapter '%s'" % place, told],
+                                    *on_device(command, MODEL, "--prompt-ids", "1", "--adapter", "a=" + place),
+                                    *(("--out", "f.npy") if command == "logits" else ()))
 
     def test_a_folder_that_is_no_checkpoint_says_what_it_is(self):
         def made(name, *files):
