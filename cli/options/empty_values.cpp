@@ -1,11 +1,14 @@
 #include "cli/options/empty_values.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <string>
 #include <string_view>
-
-#include "cli/options/whole_number.h"
+#include <system_error>
+#include <type_traits>
 
 namespace nodewright::cli {
 namespace {
@@ -21,6 +24,16 @@ std::string why_empty(const std::string& text) { return text.empty() ? "it is em
 
 bool is_number_of(const CLI::Option& option, std::string_view type) { return option.get_type_name().starts_with(type); }
 
+// Nothing for what is no number at all: the parser finds that.
+template <class Integer>
+std::string why_beyond(const std::string& text) {
+  Integer number{};
+  const bool wraps = std::is_unsigned_v<Integer> && text.starts_with('-');
+  const auto read = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (!wraps && read.ec != std::errc::result_out_of_range) return {};
+  return fmt::format("'{}' is not a whole number in its range", text);
+}
+
 }  // namespace
 
 void refuse_empty_values(CLI::App& app) {
@@ -29,8 +42,8 @@ void refuse_empty_values(CLI::App& app) {
       option->disable_flag_override();
     else if (!may_be_empty(*option))
       option->check(why_empty);
-    if (is_number_of(*option, "INT")) option->check(whole_number<int64_t>);
-    if (is_number_of(*option, "UINT")) option->check(whole_number<uint64_t>);
+    if (is_number_of(*option, "INT")) option->check(why_beyond<int64_t>);
+    if (is_number_of(*option, "UINT")) option->check(why_beyond<uint64_t>);
   }
   for (CLI::App* command : app.get_subcommands({})) refuse_empty_values(*command);
 }

@@ -168,7 +168,7 @@ class DecodeSampling(CommandTest):
     def test_settings_that_are_none_are_named(self):
         for words, named in (("top", "'top' is no setting"), ("top_k", "'top_k' has no number"),
                              ("top_k=1.5", "top_k is no whole number"), ("temperature=-1", "temperature of -1"),
-                             ("min_p=2", "min_p of 2"), ("top_p=1,top-p=0.5", "two of top_p"), ("", "'' is no setting")):
+                             ("min_p=2", "min_p of 2"), ("top_p=1,top-p=0.5", "two of top_p"), ("", "--sampling: it is empty")):
             self.assert_refused(USAGE, ["--sampling", named], *self.WORDS, "--sampling", words)
         self.assert_refused(USAGE, ["--sampling and --steps-per-launch"], *self.WORDS, "--sampling", "greedy",
                             "--steps-per-launch", "2")

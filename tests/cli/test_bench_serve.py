@@ -108,7 +108,7 @@ class BenchServe(CommandTest):
         self.assert_refused(USAGE, ["--prompt-tokens and --output-tokens", "1024"], *MODEL, "--rate", "1",
                             "--prompt-tokens", "1000", "--output-tokens", "25")
         for words in ("", "x", "1,", "5-2", "0", "3:0", "3:x", "1-x", "9999999999"):
-            self.assert_refused(USAGE, ["--prompt-tokens", "100-2000"], *MODEL, "--rate", "1", "--prompt-tokens", words)
+            self.assert_refused(USAGE, ["--prompt-tokens", "100-2000" if words else "it is empty"], *MODEL, "--rate", "1", "--prompt-tokens", words)
 
 
 if __name__ == "__main__":

@@ -203,7 +203,7 @@ class Generate(CommandTest):
         self.assertEqual(done.stdout.decode(), self.succeed(*words, "--steps-per-launch", "64", "--until-ended"))
         short = ["24" if word == "300" else word for word in words]
         self.assertEqual(self.succeed(*short), self.succeed(*short, "--steps-per-launch", "7"))
-        for steps, named in ((["0"], ["steps per launch", "1 to 65536"]), (["4", "--until-ended", "--mode", "captured"], ["--until-ended and --mode"]),
+        for steps, named in ((["0"], ["--steps-per-launch", "from 1 to"]), (["65537"], ["steps per launch", "1 to 65536"]), (["4", "--until-ended", "--mode", "captured"], ["--until-ended and --mode"]),
                              (["1", "--until-ended"], ["--until-ended and --steps-per-launch"]),
                              (["4", "--repetition-penalty", "1.1"], ["--steps-per-launch and", "penalties"]),
                              *((["4", *option.split()], ["--steps-per-launch and " + option.split()[0]]) for option in
