@@ -9,7 +9,7 @@
 #include "models/weights/background_upload.h"
 #include "models/weights/checkpoint.h"
 #include "runtime/buffers/staging_buffer.h"
-#include "runtime/cpu_driver/cpu_driver_api.h"
+#include "runtime/calls/cpu_driver_api.h"
 #include "runtime/error.h"
 
 namespace nodewright {

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <vector>
 
-#include "runtime/cpu_driver/cpu_driver_api.h"
+#include "runtime/calls/cpu_driver_api.h"
 #include "runtime/error.h"
 
 namespace nodewright {

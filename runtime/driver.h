@@ -21,7 +21,7 @@ static_assert(CUDA_VERSION >= 12080, "Nodewright needs the headers of CUDA 12.8 
 
 namespace nodewright {
 
-struct CpuDriverOptions;  // runtime/cpu_driver/cpu_driver_api.h
+struct CpuDriverOptions;  // runtime/calls/cpu_driver_api.h
 
 // The CUDA version whose entry points are asked for, and the oldest driver that has them all.
 inline constexpr int kDriverVersionNeeded = CUDA_VERSION < 13000 ? 12080 : 13000;

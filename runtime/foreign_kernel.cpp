@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/calls/cpu_driver_api.h"
 #include "runtime/calls/library.h"
 #include "runtime/context_guard.h"
-#include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/error.h"
 #include "runtime/kernels/kernel_parameters.h"
 

@@ -7,9 +7,9 @@
 #include <set>
 #include <utility>
 
+#include "runtime/calls/cpu_driver_api.h"
 #include "runtime/calls/library.h"
 #include "runtime/context_guard.h"
-#include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/error.h"
 #include "runtime/host/parallel.h"
 #include "runtime/kernels/host_compiler.h"
@@ -24,7 +24,7 @@ namespace {
 constexpr uint64_t kSharedBytesWithoutAsking = 48 * 1024;
 constexpr int kOldestMajorThatWaits = 9;  // PTX ISA: griddepcontrol needs sm_90
 
-constexpr std::string_view kCpuOnlyFolder = "runtime/cpu_driver/";
+constexpr std::string_view kCpuOnlyFolder = "cpu_driver/";
 
 double ms_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();

@@ -9,6 +9,7 @@ import re
 import sys
 
 BELOW = {                                         # what each folder may include beside itself
+    "cpu_driver": (),                             # and CONTRACT
     "runtime": (),
     "graph": ("runtime",),
     "base": (),                                   # and ERROR
@@ -24,10 +25,11 @@ ERROR = "runtime/error.h"                         # all of runtime that base and
 PURE = ("base", "text", "engine/cache", "engine/schedule")  # nothing that they include, directly or not, is of CUDA
 CUDA = re.compile(r"(cuda|cublas|nvrtc|nvtx|nvml)\w*\.(h|hpp)$|cuda/")
 LEAVES = "kernels_src"                            # may be included by all but base and text, includes itself alone
-EMULATION = "runtime/cpu_driver/emulation.h"      # the one exception: what DIALECT includes for the host compiler
+EMULATION = "cpu_driver/emulation.h"              # the one exception: what DIALECT includes for the host compiler
 DIALECT = "kernels_src/device/dialect.cuh"
-SEALED = "runtime/cpu_driver/"                    # included from inside and by the tests; CPU_API by runtime too
-CPU_API = "runtime/cpu_driver/cpu_driver_api.h"
+SEALED = "cpu_driver"                             # opened at run time: included from inside and by the tests alone
+CONTRACT = ("runtime/calls/child_ownership.h", "runtime/calls/cpu_driver_api.h", "runtime/calls/driver_entries.h",
+            "runtime/host/held_signals.h")        # all of runtime that the CPU driver sees: what both agree on
 
 SOURCES = (".h", ".cpp", ".cu", ".cuh")
 COMMENTED = SOURCES + (".py", ".sh", ".cmake")    # files whose first line (after #!) must say what they are
@@ -91,8 +93,11 @@ def why_forbidden(path, target):
         return "%s includes %s alone" % (source, " and ".join((source, *BELOW[source], ERROR)))
     if goal == LEAVES:
         return None
-    if target.startswith(SEALED) and not may_see_cpu_driver(path, target):
-        return "what lies in %s is for the CPU driver alone, except %s" % (SEALED, os.path.basename(CPU_API))
+    if source == SEALED:
+        return None if goal == SEALED or target in CONTRACT else "%s includes of runtime %s alone" % (
+            SEALED, ", ".join(CONTRACT))
+    if goal == SEALED:
+        return None if source == "tests" else "%s is opened at run time: runtime/calls/cpu_driver_api.h" % SEALED
     if source in TOP:
         if goal == MEASURES and source in ("cli", "tests"):
             return None
@@ -115,12 +120,6 @@ def check_purity(root, path):
                 seen.add(target)
                 chains.append((*chain, target))
     return []
-
-
-def may_see_cpu_driver(path, target):
-    if path.startswith((SEALED, "tests/")):
-        return True
-    return target == CPU_API or (path.startswith("runtime/") and target == "runtime/cpu_driver/kernel_abi.h")
 
 
 def opens_with_comment(path, text):

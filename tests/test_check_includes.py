@@ -68,14 +68,19 @@ class Includes(unittest.TestCase):
         self.assert_rejected("kernels_src/x.h", "graph/node.h")
 
     def test_only_the_dialect_includes_the_emulation(self):
-        self.assert_allowed("kernels_src/device/dialect.cuh", "runtime/cpu_driver/emulation.h")
-        self.assert_rejected("kernels_src/device/matvec.cuh", "runtime/cpu_driver/emulation.h")
+        self.assert_allowed("kernels_src/device/dialect.cuh", "cpu_driver/emulation.h")
+        self.assert_rejected("kernels_src/device/matvec.cuh", "cpu_driver/emulation.h")
 
-    def test_the_cpu_driver_is_seen_through_its_api_only(self):
-        self.assert_allowed("runtime/driver.cpp", "runtime/cpu_driver/cpu_driver_api.h")
-        self.assert_allowed("runtime/cpu_driver/blocks/fiber.cpp", "runtime/cpu_driver/blocks/fiber.h")
-        self.assert_rejected("runtime/driver.cpp", "runtime/cpu_driver/blocks/fiber.h")
-        self.assert_rejected("engine/a.cpp", "runtime/cpu_driver/work/worker_pool.h")
+    def test_the_cpu_driver_and_the_library_share_a_contract_and_nothing_else(self):
+        self.assert_allowed("runtime/driver.cpp", "runtime/calls/cpu_driver_api.h")
+        self.assert_allowed("cpu_driver/blocks/fiber.cpp", "cpu_driver/blocks/fiber.h", *check_includes.CONTRACT)
+        self.assert_allowed("cpu_driver/kernel_abi.h", "cpu_driver/emulation.h", "kernels_src/args.h")
+        self.assert_allowed("tests/cpu_driver/a_test.cpp", "cpu_driver/blocks/fiber.h")
+        self.assert_rejected("runtime/driver.cpp", "cpu_driver/blocks/fiber.h")
+        self.assert_rejected("engine/a.cpp", "cpu_driver/work/worker_pool.h")
+        self.assert_rejected("cli/a.cpp", "cpu_driver/driver_state.h")
+        self.assert_rejected("cpu_driver/a.cpp", "runtime/error.h")
+        self.assert_rejected("cpu_driver/a.cpp", "graph/node.h")
 
     def test_a_quoted_include_names_its_folder(self):
         self.assert_rejected("graph/a.cpp", "node.h")

@@ -6,7 +6,7 @@
 #include "bench/steps/read_bandwidth.h"
 #include "graph/node_timer.h"
 #include "models/kv_cache.h"
-#include "runtime/cpu_driver/cpu_driver_api.h"
+#include "runtime/calls/cpu_driver_api.h"
 #include "runtime/memory.h"
 
 namespace nodewright::cli {

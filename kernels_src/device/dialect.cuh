@@ -1,5 +1,5 @@
 // The dialect the kernels are written in: one spelling, two compilers. NVRTC sees CUDA; the host compiler sees the CPU
-// driver's emulation (runtime/cpu_driver/emulation.h) under the same names. A .cu file includes this first, holds
+// driver's emulation (cpu_driver/emulation.h) under the same names. A .cu file includes this first, holds
 // exactly one kernel, and that kernel is named as the file.
 //
 //   NODEWRIGHT_KERNEL(rms_norm, RmsNorm, kThreads) {            // args: const RmsNorm&
@@ -194,7 +194,7 @@ NODEWRIGHT_DEVICE int warp_min(int v) { return __reduce_min_sync(0xffffffffu, v)
 }  // namespace nodewright
 
 #else
-#include "runtime/cpu_driver/emulation.h"
+#include "cpu_driver/emulation.h"
 #endif
 
 namespace nodewright {

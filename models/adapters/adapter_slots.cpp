@@ -1,6 +1,6 @@
 #include "models/adapters/adapter_slots.h"
 
-#include "runtime/cpu_driver/cpu_driver_api.h"
+#include "runtime/calls/cpu_driver_api.h"
 
 namespace nodewright {
 

@@ -9,7 +9,7 @@ namespace {
 
 // They define the words that are looked for.
 bool is_dialect(std::string_view path) {
-  return path == "kernels_src/device/dialect.cuh" || path == "runtime/cpu_driver/emulation.h";
+  return path == "kernels_src/device/dialect.cuh" || path == "cpu_driver/emulation.h";
 }
 
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }

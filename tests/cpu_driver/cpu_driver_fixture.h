@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "kernels_src/args.h"
+#include "runtime/calls/cpu_driver_api.h"
 #include "runtime/calls/driver_entries.h"
-#include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/kernels/host_compiler.h"
 
 namespace nodewright {
@@ -68,7 +68,7 @@ inline const std::map<std::string, std::string>& source_files() {
     for (const char* path :
          {"kernels_src/args.h", "kernels_src/block_stamps.h", "kernels_src/field_visit.h",
           "kernels_src/device/cluster.cuh", "kernels_src/device/dialect.cuh", "kernels_src/device/numeric.cuh",
-          "kernels_src/device/packets.cuh", "runtime/cpu_driver/emulation.h"}) {
+          "kernels_src/device/packets.cuh", "cpu_driver/emulation.h"}) {
       std::ifstream file(root / path);
       std::ostringstream text;
       text << file.rdbuf();

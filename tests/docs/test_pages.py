@@ -10,7 +10,7 @@ PAGE = ROOT / "docs/troubleshooting.md"
 
 
 def sources():
-    files = [path for folder in ("graph", "runtime", "models", "engine", "serve") for path in (ROOT / folder).rglob("*") if path.suffix in (".cpp", ".h")]
+    files = [path for folder in ("graph", "runtime", "cpu_driver", "models", "engine", "serve") for path in (ROOT / folder).rglob("*") if path.suffix in (".cpp", ".h")]
     text = "\n".join(path.read_text() for path in files)
     return re.sub(r'"\s*\n\s*"', "", text)  # literals that the compiler joins
 
@@ -53,7 +53,7 @@ class PagesTest(unittest.TestCase):
         for path in pages:
             named.update(name.findall(path.read_text()))
         self.assertEqual(named - kept, set())
-        for folder in ("runtime", "graph", "kernels_src", "base", "text", "models", "engine", "bench", "cli", "tests"):
+        for folder in ("runtime", "cpu_driver", "graph", "kernels_src", "base", "text", "models", "engine", "bench", "cli", "examples", "tests"):
             for path in (ROOT / folder).rglob("*"):
                 if path.suffix in (".h", ".cpp", ".cu", ".cuh", ".py", ".md"):
                     named.update(name.findall(path.read_text()))

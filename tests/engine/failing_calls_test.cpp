@@ -4,8 +4,8 @@
 #include <optional>
 #include <set>
 
+#include "runtime/calls/cpu_driver_api.h"
 #include "runtime/context_guard.h"
-#include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/event.h"
 #include "tests/engine/golden_model.h"
 

@@ -11,7 +11,7 @@
 
 #include "graph/graph_builder.h"
 #include "graph/plan_run.h"
-#include "runtime/cpu_driver/cpu_driver_api.h"
+#include "runtime/calls/cpu_driver_api.h"
 #include "runtime/device_selection.h"
 #include "runtime/event.h"
 #include "tests/graph/kernel_text.h"

@@ -148,7 +148,7 @@ Budgets lines_of(Budgets budgets, const std::vector<RecordedStep>& steps, bool o
 std::string digest_of(const ShippedKernels& kernels) {
   std::string all;
   for (const auto& [key, kernel] : kernels) {
-    all += key + to_hex(hash_of(program_of(kernel.request, {}, "runtime/cpu_driver/"), nvrtc_version()));
+    all += key + to_hex(hash_of(program_of(kernel.request, {}, "cpu_driver/"), nvrtc_version()));
     for (const LaunchShape& launch : kernel.launches)
       all += ' ' + std::to_string(launch.threads()) + ' ' + std::to_string(launch.shared_bytes);
   }

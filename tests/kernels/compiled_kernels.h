@@ -51,7 +51,7 @@
 namespace nodewright::test {
 
 inline NvrtcSource nvrtc_source(const KernelRequest& request, std::span<const EmbeddedSource> extra = {}) {
-  const KernelProgram program = program_of(request, extra, "runtime/cpu_driver/");
+  const KernelProgram program = program_of(request, extra, "cpu_driver/");
   NvrtcSource source{std::string(program.source.path), program.prelude + std::string(program.source.text), {}};
   for (const EmbeddedSource& header : program.headers)
     source.headers.push_back({std::string(header.path), std::string(header.text)});

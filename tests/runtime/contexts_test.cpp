@@ -1,8 +1,8 @@
 // Devices, contexts, streams and events of several owners on one thread.
 #include <gtest/gtest.h>
 
+#include "runtime/calls/cpu_driver_api.h"
 #include "runtime/context_guard.h"
-#include "runtime/cpu_driver/cpu_driver_api.h"
 #include "runtime/device_selection.h"
 #include "runtime/event.h"
 #include "runtime/kernel_cache.h"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/cpu_driver/cpu_driver_api.h"
+#include "runtime/calls/cpu_driver_api.h"
 #include "runtime/error.h"
 
 namespace nodewright {

@@ -2,7 +2,7 @@
 // lines, built by the test with the host compiler (tests/support/fake_libcuda.cc).
 #include <gtest/gtest.h>
 
-#include "runtime/cpu_driver/cpu_driver_api.h"
+#include "runtime/calls/cpu_driver_api.h"
 #include "runtime/driver.h"
 #include "runtime/error.h"
 #include "runtime/kernels/host_compiler.h"

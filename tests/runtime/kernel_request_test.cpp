@@ -28,13 +28,13 @@ TEST(KernelRequest, IsCalledByItsNameAndConstants) {
 }
 
 TEST(KernelProgram, HoldsWhatTheSourceIncludesAndNothingElse) {
-  const KernelProgram cuda = program_of({"scale", {}}, small_kernels(), "runtime/cpu_driver/");
+  const KernelProgram cuda = program_of({"scale", {}}, small_kernels(), "cpu_driver/");
   EXPECT_EQ(header_paths(cuda), (std::vector<std::string>{"kernels_src/args.h", "kernels_src/block_stamps.h",
                                                           "kernels_src/device/dialect.cuh", "kernels_src/scale.h"}));
   const KernelProgram cpu = program_of({"scale", {}}, small_kernels(), "");
-  EXPECT_EQ(header_paths(cpu), (std::vector<std::string>{"kernels_src/args.h", "kernels_src/block_stamps.h",
-                                                         "kernels_src/device/dialect.cuh", "kernels_src/field_visit.h",
-                                                         "kernels_src/scale.h", "runtime/cpu_driver/emulation.h"}));
+  EXPECT_EQ(header_paths(cpu), (std::vector<std::string>{"cpu_driver/emulation.h", "kernels_src/args.h",
+                                                         "kernels_src/block_stamps.h", "kernels_src/device/dialect.cuh",
+                                                         "kernels_src/field_visit.h", "kernels_src/scale.h"}));
 }
 
 TEST(KernelProgram, OfATimedKernelSaysSoBeforeAllElse) {
@@ -46,7 +46,7 @@ TEST(KernelProgram, OfATimedKernelSaysSoBeforeAllElse) {
 
 TEST(KernelProgram, StartsWithItsConstants) {
   const KernelProgram program =
-      program_of({"scale", {{"kFactor", 3}, {"kLeast", INT64_MIN}}}, small_kernels(), "runtime/cpu_driver/");
+      program_of({"scale", {{"kFactor", 3}, {"kLeast", INT64_MIN}}}, small_kernels(), "cpu_driver/");
   EXPECT_EQ(program.prelude,
             "namespace nodewright {\nconstexpr long long kFactor = 3;\n"
             "constexpr long long kLeast = -9223372036854775807LL - 1;\n}\n");

@@ -24,7 +24,7 @@ std::string waits_then_works() { return "wait_for_inputs(); " + std::string(kWor
 // The program of a kernel "scale" of this text.
 KernelProgram program_with(const std::string& text, std::string_view header = kScaleHeader) {
   const EmbeddedSource sources[] = {{"kernels_src/scale.h", header}, {"kernels_src/scale.cu", text}};
-  return program_of({"scale", {}}, sources, "runtime/cpu_driver/");
+  return program_of({"scale", {}}, sources, "cpu_driver/");
 }
 KernelWaits waits_with(const std::string& body) {
   const std::string text = with_body(body);

@@ -162,7 +162,7 @@ TEST(ReferenceProductSource, CompilesForBothTargetsInEveryElementType) {
   for (const int cc_major : {8, 9})
     for (const int64_t element : {0, 1, 2}) {
       const KernelProgram program =
-          program_of({"reference_product", {{"kInput", element}, {"kOutput", element}}}, {}, "runtime/cpu_driver/");
+          program_of({"reference_product", {{"kInput", element}, {"kOutput", element}}}, {}, "cpu_driver/");
       NvrtcSource source{std::string(program.source.path), program.prelude + std::string(program.source.text), {}};
       for (const EmbeddedSource& header : program.headers)
         source.headers.push_back({std::string(header.path), std::string(header.text)});

@@ -14,7 +14,7 @@ namespace nodewright {
 namespace {
 
 NvrtcSource nvrtc_source(const KernelRequest& request) {
-  const KernelProgram program = program_of(request, small_kernels(), "runtime/cpu_driver/");
+  const KernelProgram program = program_of(request, small_kernels(), "cpu_driver/");
   NvrtcSource source{std::string(program.source.path), program.prelude + std::string(program.source.text), {}};
   for (const EmbeddedSource& header : program.headers)
     source.headers.push_back({std::string(header.path), std::string(header.text)});

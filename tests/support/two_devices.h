@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "runtime/cpu_driver/cpu_driver_api.h"
+#include "runtime/calls/cpu_driver_api.h"
 #include "runtime/driver.h"
 #include "tests/support/test_device.h"
 

@@ -13,7 +13,7 @@
 
 #include "graph/node_timer.h"
 #include "kernels_src/saxpy.h"
-#include "runtime/cpu_driver/cpu_driver_api.h"
+#include "runtime/calls/cpu_driver_api.h"
 #include "tests/graph/kernel_text.h"
 #include "tests/graph/sketch.h"
 #include "tests/support/error_text.h"

@@ -9,7 +9,7 @@
 
 #include "graph/run/eager_run.h"
 #include "kernels_src/saxpy.h"
-#include "runtime/cpu_driver/cpu_driver_api.h"
+#include "runtime/calls/cpu_driver_api.h"
 #include "tests/graph/edges/topological_order.h"
 #include "tests/graph/kernel_text.h"
 #include "tests/graph/sketch.h"

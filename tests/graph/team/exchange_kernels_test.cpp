@@ -28,7 +28,7 @@ struct BuiltKernel {
 };
 
 BuiltKernel build(const Nvrtc& nvrtc, const KernelRequest& request, int cc_major) {
-  const KernelProgram program = program_of(request, {}, "runtime/cpu_driver/");
+  const KernelProgram program = program_of(request, {}, "cpu_driver/");
   NvrtcSource source{std::string(program.source.path), program.prelude + std::string(program.source.text), {}};
   for (const EmbeddedSource& header : program.headers)
     source.headers.push_back({std::string(header.path), std::string(header.text)});
