@@ -11,12 +11,12 @@
 #include "engine/byte_size.h"
 #include "models/tuning/step_tuning.h"
 #include "runtime/calls/cpu_driver_api.h"
-#include "runtime/calls/matmul_library.h"
+#include "runtime/compilers/host_compiler.h"
+#include "runtime/compilers/nvrtc.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
-#include "runtime/kernel_cache.h"
-#include "runtime/kernels/host_compiler.h"
-#include "runtime/kernels/nvrtc.h"
+#include "runtime/kernels/kernel_cache.h"
+#include "runtime/libraries/matmul_library.h"
 
 namespace nodewright::cli {
 namespace {

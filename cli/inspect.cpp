@@ -24,7 +24,7 @@
 #include "models/weights/model_summary.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/kernels/kernel_cache.h"
 
 namespace nodewright::cli {
 namespace {

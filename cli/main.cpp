@@ -19,8 +19,8 @@
 #include "cli/output/standard_output.h"
 #include "cli/usage_error.h"
 #include "cli/version/version.h"
-#include "runtime/buffers/host_heap.h"
 #include "runtime/error.h"
+#include "runtime/memory/host_heap.h"
 
 namespace {
 

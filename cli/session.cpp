@@ -14,10 +14,10 @@
 #include "cli/options/whole_number.h"
 #include "cli/output/progress_bar.h"
 #include "cli/output/say.h"
-#include "runtime/buffers/host_heap.h"
-#include "runtime/collectives/nccl_collectives.h"
+#include "runtime/compilers/image_store.h"
 #include "runtime/error.h"
-#include "runtime/kernels/image_store.h"
+#include "runtime/libraries/nccl_collectives.h"
+#include "runtime/memory/host_heap.h"
 
 namespace nodewright::cli {
 namespace {

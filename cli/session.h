@@ -16,7 +16,7 @@
 #include "engine/device/step_slots.h"
 #include "models/decoder_model.h"
 #include "runtime/device_selection.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/kernels/kernel_cache.h"
 #include "runtime/stream.h"
 
 namespace nodewright::cli {

@@ -21,7 +21,7 @@ find_path(NODEWRIGHT_NVRTC_INCLUDE_DIR NAMES nvrtc.h PATH_SUFFIXES include HINTS
 add_library(nodewright_cuda_headers INTERFACE)
 # An installed package finds those of its own machine (cmake/nodewrightConfig.cmake.in).
 target_include_directories(nodewright_cuda_headers SYSTEM INTERFACE $<BUILD_INTERFACE:${NODEWRIGHT_CUDA_INCLUDE_DIR}>)
-if(NODEWRIGHT_NVRTC_INCLUDE_DIR)  # runtime/kernels/nvrtc.cpp does without
+if(NODEWRIGHT_NVRTC_INCLUDE_DIR)  # runtime/compilers/nvrtc.cpp does without
   target_include_directories(nodewright_cuda_headers SYSTEM INTERFACE $<BUILD_INTERFACE:${NODEWRIGHT_NVRTC_INCLUDE_DIR}>)
 endif()
 set_target_properties(nodewright_cuda_headers PROPERTIES EXPORT_NAME cuda_headers)

@@ -1,17 +1,25 @@
 # cmake -DROOT=<project> -DOUTPUT=<folder> -DPUBLIC=<file> [-DSTAMP=<file>] -P StageHeaders.cmake
 # Writes the headers that other projects see below OUTPUT: each one that PUBLIC (include/public_headers.txt) names as
-# nodewright/<folder>/<name>, and what those include, directly or not, as nodewright/detail/<folder>/<name>. Includes
+# nodewright/<its public name>, and what those include, directly or not, as nodewright/detail/<folder>/<name>. Includes
 # name these paths, so that no header of another project can stand in for one of ours. Files that stay the same are not
 # written. STAMP.d tells the build which headers were read.
 cmake_minimum_required(VERSION 3.25)
-file(STRINGS ${PUBLIC} public_headers REGEX "^[^#]")
+file(STRINGS ${PUBLIC} lines REGEX "^[^#]")
+set(public_headers)
+foreach(line IN LISTS lines)
+  string(REGEX MATCH "^[^ ]+" header "${line}")
+  string(REGEX MATCH "[^ ]+$" name "${line}")
+  list(APPEND public_headers ${header})
+  set(public_name_${header} ${name})
+endforeach()
 
 # kernels_src/args.h is <nodewright/kernels/args.h> or <nodewright/detail/kernels/args.h>.
 function(staged_name header result)
-  string(REGEX REPLACE "^kernels_src/" "kernels/" name ${header})
   if(header IN_LIST public_headers)
+    string(REGEX REPLACE "^kernels_src/" "kernels/" name ${public_name_${header}})
     set(${result} nodewright/${name} PARENT_SCOPE)
   else()
+    string(REGEX REPLACE "^kernels_src/" "kernels/" name ${header})
     set(${result} nodewright/detail/${name} PARENT_SCOPE)
   endif()
 endfunction()

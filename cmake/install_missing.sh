@@ -114,7 +114,7 @@ cuda_is_there() {
 
 gpu_is_there() { [ -e "${NODEWRIGHT_GPU_FILE-/dev/nvidiactl}" ]; }  # the variable, to try a machine with one
 
-# In the places of MatmulLibrary::candidates (runtime/cuda_library_places.cpp).
+# In the places of MatmulLibrary::candidates (runtime/libraries/cuda_library_places.cpp).
 cublas_is_there() {
   local place python
   for place in $(cuda_places); do

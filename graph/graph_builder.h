@@ -27,7 +27,7 @@
 #include "graph/launch_arguments.h"
 #include "graph/node.h"
 #include "graph/product_operands.h"
-#include "runtime/buffers/live_buffers.h"
+#include "runtime/memory/live_buffers.h"
 
 namespace nodewright {
 

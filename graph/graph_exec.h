@@ -25,7 +25,7 @@
 #include "graph/nodes/library_nodes.h"
 #include "graph/run/buffer_watch.h"
 #include "runtime/context_guard.h"
-#include "runtime/memory.h"
+#include "runtime/memory/memory.h"
 #include "runtime/stream.h"
 
 namespace nodewright {

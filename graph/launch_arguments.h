@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "graph/uses.h"
-#include "runtime/foreign_kernel.h"
+#include "runtime/kernels/foreign_kernel.h"
 #include "runtime/kernels/parameter_layout.h"
 
 namespace nodewright {

@@ -17,8 +17,8 @@
 
 #include "kernels_src/field_visit.h"
 #include "kernels_src/launch_shape.h"
-#include "runtime/kernel_cache.h"
-#include "runtime/memory.h"
+#include "runtime/kernels/kernel_cache.h"
+#include "runtime/memory/memory.h"
 
 namespace nodewright {
 

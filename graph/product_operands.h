@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "kernels_src/projection/reference_product.h"
-#include "runtime/memory.h"
+#include "runtime/memory/memory.h"
 
 namespace nodewright {
 

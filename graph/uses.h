@@ -10,7 +10,7 @@
 #include <type_traits>
 
 #include "graph/node.h"
-#include "runtime/memory.h"
+#include "runtime/memory/memory.h"
 
 namespace nodewright {
 

@@ -15,4 +15,13 @@ struct EmbeddedSource {
 // Sorted by path.
 std::span<const EmbeddedSource> embedded_sources();
 
+// The kernel that a source of this path holds: "scale" of "kernels_src/scale.cu" and of "kernels_src/sums/scale.cu".
+// Empty where it holds none.
+inline std::string_view kernel_name_of(std::string_view path) {
+  if (!path.starts_with("kernels_src/") || !path.ends_with(".cu")) return "";
+  path.remove_prefix(path.rfind('/') + 1);
+  path.remove_suffix(std::string_view(".cu").size());
+  return path;
+}
+
 }  // namespace nodewright

@@ -8,9 +8,9 @@
 #include "models/config/rope_frequencies.h"
 #include "models/weights/background_upload.h"
 #include "models/weights/checkpoint.h"
-#include "runtime/buffers/staging_buffer.h"
 #include "runtime/calls/cpu_driver_api.h"
 #include "runtime/error.h"
+#include "runtime/memory/staging_buffer.h"
 
 namespace nodewright {
 

@@ -11,7 +11,7 @@
 #include "models/config/model_config.h"
 #include "models/weights/weights.h"
 #include "runtime/device.h"
-#include "runtime/memory.h"
+#include "runtime/memory/memory.h"
 #include "runtime/stream.h"
 
 namespace nodewright {

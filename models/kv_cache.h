@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "models/config/model_config.h"
-#include "runtime/memory.h"
+#include "runtime/memory/memory.h"
 
 namespace nodewright {
 

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
-#include "runtime/buffers/live_buffers.h"
 #include "runtime/driver.h"
+#include "runtime/memory/live_buffers.h"
 
 namespace nodewright {
 

@@ -14,8 +14,8 @@
 #include <vector>
 
 #include "kernels_src/projection/reference_product.h"
-#include "runtime/calls/matmul_library.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/kernels/kernel_cache.h"
+#include "runtime/libraries/matmul_library.h"
 
 namespace nodewright {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "runtime/kernels/nvrtc.h"
+#include "runtime/compilers/nvrtc.h"
 
 namespace nodewright {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "graph/graph_builder.h"
-#include "runtime/memory.h"
+#include "runtime/memory/memory.h"
 
 namespace nodewright {
 

@@ -12,7 +12,7 @@
 #include "bench/graph/saxpy_graph.h"
 #include "bench/spread.h"
 #include "graph/graph_exec.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/kernels/kernel_cache.h"
 #include "runtime/stream.h"
 
 namespace nodewright {

@@ -6,7 +6,7 @@
 
 #include "bench/spread.h"
 #include "graph/nodes/library_nodes.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/kernels/kernel_cache.h"
 #include "runtime/stream.h"
 
 namespace nodewright {

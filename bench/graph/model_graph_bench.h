@@ -14,7 +14,7 @@
 #include "models/kv_cache.h"
 #include "models/lowering/decoder_kernels.h"
 #include "models/plan/decode_state.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/kernels/kernel_cache.h"
 
 namespace nodewright {
 

@@ -8,7 +8,7 @@
 #include "graph/plan_timings.h"
 #include "graph/run/timed_twin.h"
 #include "models/decoder_model.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/kernels/kernel_cache.h"
 
 namespace nodewright {
 

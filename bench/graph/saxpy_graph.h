@@ -9,8 +9,8 @@
 #include "graph/graph_builder.h"
 #include "kernels_src/saxpy.h"
 #include "kernels_src/step/repeat_until.h"
-#include "runtime/kernel_cache.h"
-#include "runtime/memory.h"
+#include "runtime/kernels/kernel_cache.h"
+#include "runtime/memory/memory.h"
 
 namespace nodewright {
 

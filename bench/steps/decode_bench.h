@@ -9,7 +9,7 @@
 #include "bench/spread.h"
 #include "engine/decoder.h"
 #include "models/decoder_model.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/kernels/kernel_cache.h"
 
 namespace nodewright {
 

@@ -7,7 +7,7 @@
 #include "models/weights/checkpoint.h"
 #include "models/weights/weights.h"
 #include "runtime/event.h"
-#include "runtime/memory.h"
+#include "runtime/memory/memory.h"
 
 namespace nodewright {
 namespace {

@@ -10,7 +10,7 @@
 #include "graph/edges/edge_derivation.h"
 #include "models/decoder_model.h"
 #include "models/plan/step_shape.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/kernels/kernel_cache.h"
 
 namespace nodewright {
 

@@ -6,8 +6,8 @@
 #include "graph/graph_builder.h"
 #include "graph/run/eager_run.h"
 #include "runtime/event.h"
-#include "runtime/kernel_cache.h"
-#include "runtime/memory.h"
+#include "runtime/kernels/kernel_cache.h"
+#include "runtime/memory/memory.h"
 #include "runtime/stream.h"
 
 namespace nodewright {

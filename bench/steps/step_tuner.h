@@ -10,7 +10,7 @@
 #include "engine/decoder.h"
 #include "models/decoder_model.h"
 #include "models/tuning/step_tuning.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/kernels/kernel_cache.h"
 
 namespace nodewright {
 

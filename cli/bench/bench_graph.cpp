@@ -16,9 +16,9 @@
 #include "cli/output/standard_output.h"
 #include "cli/session.h"
 #include "engine/schedule/bucket_set.h"
-#include "runtime/buffers/host_heap.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
+#include "runtime/memory/host_heap.h"
 
 namespace nodewright::cli {
 namespace {

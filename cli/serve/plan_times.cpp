@@ -7,7 +7,7 @@
 #include "graph/node_timer.h"
 #include "models/kv_cache.h"
 #include "runtime/calls/cpu_driver_api.h"
-#include "runtime/memory.h"
+#include "runtime/memory/memory.h"
 
 namespace nodewright::cli {
 namespace {

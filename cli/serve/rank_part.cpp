@@ -16,9 +16,9 @@
 #include "engine/ranks/rank_follower.h"
 #include "engine/ranks/rank_terms.h"
 #include "engine/ranks/socket_collectives.h"
-#include "runtime/buffers/host_heap.h"
-#include "runtime/collectives/nccl_collectives.h"
 #include "runtime/error.h"
+#include "runtime/libraries/nccl_collectives.h"
+#include "runtime/memory/host_heap.h"
 
 namespace nodewright::cli {
 namespace {

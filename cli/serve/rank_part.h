@@ -9,8 +9,8 @@
 #include "cli/session.h"
 #include "engine/ranks/rank_followers.h"
 #include "engine/ranks/rank_link.h"
-#include "runtime/collectives/collectives.h"
 #include "runtime/device_selection.h"
+#include "runtime/libraries/collectives.h"
 
 namespace nodewright::cli {
 

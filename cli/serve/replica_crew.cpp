@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "cli/output/say.h"
-#include "runtime/buffers/host_heap.h"
 #include "runtime/error.h"
+#include "runtime/memory/host_heap.h"
 
 namespace nodewright::cli {
 namespace {

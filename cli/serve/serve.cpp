@@ -31,9 +31,9 @@
 #include "cli/session.h"
 #include "engine/byte_size.h"
 #include "engine/engine_report.h"
-#include "runtime/buffers/host_heap.h"
+#include "runtime/compilers/host_compiler.h"
 #include "runtime/error.h"
-#include "runtime/kernels/host_compiler.h"
+#include "runtime/memory/host_heap.h"
 #include "serve/http/descriptors.h"
 #include "serve/server.h"
 

@@ -5,9 +5,9 @@
 
 #include "base/visible_text.h"
 #include "cli/version/build_commit.h"
+#include "runtime/compilers/nvrtc.h"
 #include "runtime/driver.h"
 #include "runtime/error.h"
-#include "runtime/kernels/nvrtc.h"
 
 namespace nodewright::cli {
 namespace {

@@ -22,7 +22,7 @@ def main(folder, *headers):
 
 def public_headers():
     lines = (ROOT / "include/public_headers.txt").read_text().splitlines()
-    return [FRONT, *(line for line in lines if not line.startswith("#"))]
+    return [FRONT, *(line.split()[0] for line in lines if not line.startswith("#"))]
 
 
 def undocumented(folder, headers, html=True):

@@ -10,7 +10,7 @@
 #include "engine/device/prefill_form.h"
 #include "engine/schedule/bucket_set.h"
 #include "models/plan/decoder_graph.h"
-#include "runtime/collectives/collectives.h"
+#include "runtime/libraries/collectives.h"
 
 namespace nodewright {
 

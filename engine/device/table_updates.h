@@ -10,7 +10,7 @@
 #include "graph/plan_run.h"
 #include "kernels_src/step/update_tables.h"
 #include "models/plan/decode_state.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/kernels/kernel_cache.h"
 
 namespace nodewright {
 

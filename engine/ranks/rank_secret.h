@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/kernels/content_hash.h"
+#include "runtime/compilers/content_hash.h"
 
 namespace nodewright {
 

@@ -10,7 +10,7 @@
 
 #include "base/checked_file.h"
 #include "base/file_to_read.h"
-#include "runtime/kernels/content_hash.h"
+#include "runtime/compilers/content_hash.h"
 
 namespace nodewright {
 namespace {

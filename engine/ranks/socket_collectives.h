@@ -7,7 +7,7 @@
 #include <string>
 
 #include "engine/ranks/rank_link.h"
-#include "runtime/collectives/collectives.h"
+#include "runtime/libraries/collectives.h"
 
 namespace nodewright {
 

@@ -1,4 +1,4 @@
-// Tensor-parallel ranks whose exchanges are a library's calls (runtime/collectives), in this process and perhaps in
+// Tensor-parallel ranks whose exchanges are a library's calls (runtime/libraries), in this process and perhaps in
 // others: every rank has a graph of its own, and they are launched one after the other.
 #pragma once
 

@@ -18,7 +18,7 @@
 
 #include "kernels_src/exchange/exchange.h"
 #include "runtime/device.h"
-#include "runtime/memory.h"
+#include "runtime/memory/memory.h"
 #include "runtime/stream.h"
 
 namespace nodewright {

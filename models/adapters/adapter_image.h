@@ -12,7 +12,7 @@
 #include "models/adapters/adapter_layout.h"
 #include "models/adapters/lora_adapter.h"
 #include "models/config/model_config.h"
-#include "runtime/buffers/staging_pool.h"
+#include "runtime/memory/staging_pool.h"
 
 namespace nodewright {
 

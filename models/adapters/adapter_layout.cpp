@@ -2,7 +2,7 @@
 
 #include "kernels_src/args.h"
 #include "models/plan/row_stride.h"
-#include "runtime/buffers/arena.h"
+#include "runtime/memory/arena.h"
 
 namespace nodewright {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "models/adapters/adapter_image.h"
 #include "models/adapters/adapter_layout.h"
-#include "runtime/memory.h"
+#include "runtime/memory/memory.h"
 #include "runtime/stream.h"
 
 namespace nodewright {

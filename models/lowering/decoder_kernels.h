@@ -10,7 +10,7 @@
 #include "models/config/model_config.h"
 #include "models/lowering/lowering.h"
 #include "models/plan/step_shape.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/kernels/kernel_cache.h"
 
 namespace nodewright {
 

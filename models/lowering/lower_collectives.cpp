@@ -14,7 +14,7 @@
 #include "models/lowering/embed_args.h"
 #include "models/lowering/lowering_rows.h"
 #include "models/plan/row_stride.h"
-#include "runtime/collectives/collectives.h"
+#include "runtime/libraries/collectives.h"
 
 namespace nodewright {
 namespace {

@@ -20,7 +20,7 @@
 #include "models/plan/decode_state.h"
 #include "models/plan/step_shape.h"
 #include "models/weights/weights.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/kernels/kernel_cache.h"
 #include "runtime/matmul_plan.h"
 
 namespace nodewright {

@@ -12,7 +12,7 @@
 #include "kernels_src/sampling/sample.h"
 #include "models/nanogpt/nanogpt_state.h"
 #include "models/nanogpt/nanogpt_weights.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/kernels/kernel_cache.h"
 
 namespace nodewright {
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "models/nanogpt/nanogpt_weights.h"
-#include "runtime/buffers/arena.h"
-#include "runtime/memory.h"
+#include "runtime/memory/arena.h"
+#include "runtime/memory/memory.h"
 
 namespace nodewright {
 

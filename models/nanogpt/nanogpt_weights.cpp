@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "kernels_src/projection/projection_shape.h"
-#include "runtime/buffers/arena.h"
 #include "runtime/error.h"
+#include "runtime/memory/arena.h"
 
 namespace nodewright {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/memory.h"
+#include "runtime/memory/memory.h"
 
 namespace nodewright {
 

@@ -9,7 +9,7 @@
 #include "kernels_src/sampling/sample.h"
 #include "kernels_src/sampling/shape_logits.h"
 #include "models/plan/choice_state.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/kernels/kernel_cache.h"
 
 namespace nodewright {
 

@@ -15,8 +15,8 @@
 #include "kernels_src/sampling/scored_token.h"
 #include "models/config/model_config.h"
 #include "models/plan/step_shape.h"
-#include "runtime/buffers/arena.h"
-#include "runtime/memory.h"
+#include "runtime/memory/arena.h"
+#include "runtime/memory/memory.h"
 
 namespace nodewright {
 

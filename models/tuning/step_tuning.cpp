@@ -15,8 +15,8 @@
 #include "models/config/config_fields.h"
 #include "models/network/network.h"
 #include "models/tuning/shipped_tunings.h"
-#include "runtime/kernels/content_hash.h"
-#include "runtime/kernels/image_store.h"
+#include "runtime/compilers/content_hash.h"
+#include "runtime/compilers/image_store.h"
 
 namespace nodewright {
 namespace {

@@ -13,9 +13,9 @@
 
 #include "models/weights/bf16_conversion.h"
 #include "models/weights/drawn_weights.h"
-#include "runtime/buffers/staging_buffer.h"
 #include "runtime/error.h"
 #include "runtime/event.h"
+#include "runtime/memory/staging_buffer.h"
 
 namespace nodewright {
 namespace {

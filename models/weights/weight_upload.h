@@ -12,7 +12,7 @@
 #include "kernels_src/args.h"
 #include "models/weights/safetensors.h"
 #include "models/weights/weight_delta.h"
-#include "runtime/memory.h"
+#include "runtime/memory/memory.h"
 #include "runtime/stream.h"
 
 namespace nodewright {

@@ -9,8 +9,8 @@
 #include <string>
 
 #include "base/json_file.h"
-#include "runtime/buffers/arena.h"
 #include "runtime/error.h"
+#include "runtime/memory/arena.h"
 
 namespace nodewright {
 namespace {

@@ -9,7 +9,7 @@
 #include "models/config/model_config.h"
 #include "models/weights/checkpoint.h"
 #include "models/weights/weight_upload.h"
-#include "runtime/memory.h"
+#include "runtime/memory/memory.h"
 #include "runtime/stream.h"
 
 namespace nodewright {

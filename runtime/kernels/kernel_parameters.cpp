@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "runtime/compilers/cubin_reader.h"
 #include "runtime/error.h"
-#include "runtime/kernels/cubin_reader.h"
 
 namespace nodewright {
 

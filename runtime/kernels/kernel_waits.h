@@ -2,7 +2,7 @@
 // text; that the compiled code keeps to it is the work of NODEWRIGHT_KERNEL (kernels_src/device/dialect.cuh).
 #pragma once
 
-#include "runtime/kernel_request.h"
+#include "runtime/kernels/kernel_request.h"
 
 namespace nodewright {
 

@@ -17,7 +17,7 @@
 #include "kernels_src/args.h"
 #include "runtime/calls/cpu_driver_api.h"
 #include "runtime/calls/driver_entries.h"
-#include "runtime/kernels/host_compiler.h"
+#include "runtime/compilers/host_compiler.h"
 
 namespace nodewright {
 

@@ -17,7 +17,7 @@
 #include "engine/decoder.h"
 #include "models/decoder_model.h"
 #include "runtime/device_selection.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/kernels/kernel_cache.h"
 #include "runtime/stream.h"
 #include "tests/support/test_device.h"
 #include "tests/support/test_places.h"

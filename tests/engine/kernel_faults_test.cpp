@@ -10,8 +10,8 @@
 #include <map>
 
 #include "engine/engine.h"
-#include "runtime/kernel_request.h"
-#include "runtime/kernels/image_store.h"
+#include "runtime/compilers/image_store.h"
+#include "runtime/kernels/kernel_request.h"
 #include "tests/engine/golden_model.h"
 #include "tests/support/error_text.h"
 #include "tests/support/scratch_folder.h"

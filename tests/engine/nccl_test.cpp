@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "graph/graph_exec.h"
-#include "runtime/collectives/nccl_collectives.h"
+#include "runtime/libraries/nccl_collectives.h"
 #include "tests/engine/shared_sizes.h"
 #include "tests/engine/team_decoder.h"
 #include "tests/support/scratch_folder.h"

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "kernels_src/args.h"
-#include "runtime/inline_kernel.h"
+#include "runtime/kernels/inline_kernel.h"
 
 namespace nodewright::test {
 

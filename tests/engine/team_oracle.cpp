@@ -40,7 +40,7 @@
 #include "kernels_src/sampling/cap_logits.h"
 #include "kernels_src/sampling/sample.h"
 #include "models/plan/row_stride.h"
-#include "runtime/collectives/collectives.h"
+#include "runtime/libraries/collectives.h"
 #include "tests/engine/oracle_kernels.h"
 
 namespace nodewright::test {

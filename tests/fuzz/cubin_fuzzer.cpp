@@ -1,5 +1,5 @@
 // A cubin, as it may lie damaged in the kernel cache.
-#include "runtime/kernels/cubin_reader.h"
+#include "runtime/compilers/cubin_reader.h"
 #include "tests/fuzz/fuzz_target.h"
 
 using namespace nodewright;

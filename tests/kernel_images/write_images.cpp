@@ -9,7 +9,7 @@
 #include <span>
 #include <string>
 
-#include "runtime/kernels/content_hash.h"
+#include "runtime/compilers/content_hash.h"
 #include "tests/kernels/compiled_kernels.h"
 #include "tests/kernels/shipped_steps.h"
 

@@ -44,8 +44,8 @@
 #include "kernels_src/step/advance.h"
 #include "kernels_src/step/repeat_until.h"
 #include "kernels_src/step/update_tables.h"
-#include "runtime/kernels/cubin_reader.h"
-#include "runtime/kernels/nvrtc.h"
+#include "runtime/compilers/cubin_reader.h"
+#include "runtime/compilers/nvrtc.h"
 #include "tests/kernels/shipped_kernels.h"
 
 namespace nodewright::test {

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "runtime/device_selection.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/kernels/kernel_cache.h"
 #include "runtime/stream.h"
 
 namespace nodewright::test {

@@ -10,7 +10,7 @@
 
 #include "graph/graph_builder.h"
 #include "graph/run/eager_run.h"
-#include "runtime/memory.h"
+#include "runtime/memory/memory.h"
 #include "tests/kernels/machine.h"
 
 namespace nodewright::test {

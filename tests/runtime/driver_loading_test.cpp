@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "runtime/calls/cpu_driver_api.h"
+#include "runtime/compilers/host_compiler.h"
 #include "runtime/driver.h"
 #include "runtime/error.h"
-#include "runtime/kernels/host_compiler.h"
 #include "tests/support/scratch_folder.h"
 #include "tests/support/test_places.h"
 

@@ -7,12 +7,12 @@
 #include <string>
 #include <vector>
 
-#include "runtime/buffers/staging_buffer.h"
 #include "runtime/context_guard.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
 #include "runtime/event.h"
-#include "runtime/memory.h"
+#include "runtime/memory/memory.h"
+#include "runtime/memory/staging_buffer.h"
 #include "runtime/stream.h"
 #include "tests/support/test_device.h"
 

@@ -8,7 +8,7 @@
 #include "runtime/context_guard.h"
 #include "runtime/device_selection.h"
 #include "runtime/event.h"
-#include "runtime/memory.h"
+#include "runtime/memory/memory.h"
 #include "runtime/stream.h"
 #include "tests/support/test_device.h"
 

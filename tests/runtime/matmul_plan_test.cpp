@@ -6,10 +6,10 @@
 
 #include <span>
 
+#include "runtime/compilers/cubin_reader.h"
+#include "runtime/compilers/nvrtc.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
-#include "runtime/kernels/cubin_reader.h"
-#include "runtime/kernels/nvrtc.h"
 #include "runtime/stream.h"
 #include "tests/support/error_text.h"
 #include "tests/support/fake_cublaslt.h"

@@ -5,7 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "runtime/kernels/image_store.h"
+#include "runtime/compilers/image_store.h"
 #include "tests/support/scratch_folder.h"
 
 namespace nodewright {

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "runtime/matmul_plan.h"
-#include "runtime/memory.h"
+#include "runtime/memory/memory.h"
 
 namespace nodewright::test {
 

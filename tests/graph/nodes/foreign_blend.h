@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "graph/graph_builder.h"
-#include "runtime/kernels/nvrtc.h"
+#include "runtime/compilers/nvrtc.h"
 #include "tests/graph/kernel_text.h"
 
 namespace nodewright {

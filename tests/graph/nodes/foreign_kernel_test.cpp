@@ -5,7 +5,7 @@
 #include "graph/nodes/node_parameters.h"
 #include "graph/patch.h"
 #include "graph/run/timed_twin.h"
-#include "runtime/kernels/cubin_reader.h"
+#include "runtime/compilers/cubin_reader.h"
 #include "tests/graph/blend_fixture.h"
 #include "tests/graph/sketch.h"
 

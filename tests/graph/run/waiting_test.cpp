@@ -5,7 +5,7 @@
 #include <list>
 
 #include "graph/graph_exec.h"
-#include "runtime/inline_kernel.h"
+#include "runtime/kernels/inline_kernel.h"
 #include "tests/graph/kernel_text.h"
 #include "tests/graph/sketch.h"
 

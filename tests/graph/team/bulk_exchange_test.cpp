@@ -3,7 +3,7 @@
 #include <bit>
 
 #include "kernels_src/exchange/exchange_add.h"
-#include "runtime/inline_kernel.h"
+#include "runtime/kernels/inline_kernel.h"
 #include "tests/graph/team/product_shards.h"
 
 namespace nodewright {

@@ -11,9 +11,9 @@
 #include "kernels_src/projection/project_exchange.h"
 #include "kernels_src/projection/project_exchange_shape.h"
 #include "kernels_src/tile/tile_shape.h"
-#include "runtime/kernels/cubin_reader.h"
+#include "runtime/compilers/cubin_reader.h"
+#include "runtime/compilers/nvrtc.h"
 #include "runtime/kernels/kernel_waits.h"
-#include "runtime/kernels/nvrtc.h"
 
 namespace nodewright {
 namespace {

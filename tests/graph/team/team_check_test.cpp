@@ -2,7 +2,7 @@
 #include "graph/team/team_check.h"
 
 #include "graph/graph_dump.h"
-#include "runtime/foreign_kernel.h"
+#include "runtime/kernels/foreign_kernel.h"
 #include "tests/graph/team/team_fixture.h"
 
 namespace nodewright {

@@ -10,7 +10,7 @@
 #include "graph/team/team_graph.h"
 #include "kernels_src/exchange/all_reduce.h"
 #include "runtime/calls/cpu_driver_api.h"
-#include "runtime/kernel_cache.h"
+#include "runtime/kernels/kernel_cache.h"
 #include "tests/support/two_devices.h"
 
 namespace nodewright {
