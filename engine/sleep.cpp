@@ -3,7 +3,7 @@
 #include <chrono>
 #include <exception>
 
-#include "graph/run/stopwatch.h"
+#include "graph/timing/stopwatch.h"
 #include "runtime/error.h"
 
 namespace nodewright {

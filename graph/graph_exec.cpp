@@ -7,7 +7,7 @@
 
 #include "graph/nodes/host_call.h"
 #include "graph/nodes/node_parameters.h"
-#include "graph/run/stopwatch.h"
+#include "graph/timing/stopwatch.h"
 #include "runtime/calls/child_ownership.h"
 #include "runtime/context_guard.h"
 

@@ -6,7 +6,7 @@
 
 #include "bench/steps/decode_bench.h"
 #include "bench/steps/read_bandwidth.h"
-#include "graph/node_timer.h"
+#include "graph/timing/node_timer.h"
 #include "runtime/calls/cpu_driver_api.h"
 
 namespace nodewright {

@@ -5,8 +5,8 @@
 #include <string>
 
 #include "engine/decoder.h"
-#include "graph/plan_timings.h"
-#include "graph/run/timed_twin.h"
+#include "graph/timing/plan_timings.h"
+#include "graph/timing/timed_twin.h"
 #include "models/decoder_model.h"
 #include "runtime/kernels/kernel_cache.h"
 

@@ -10,7 +10,7 @@
 
 #include "bench/paired_times.h"
 #include "bench/steps/decode_bench.h"
-#include "graph/graph_dump.h"
+#include "graph/dump/graph_dump.h"
 #include "runtime/error.h"
 #include "runtime/event.h"
 

@@ -12,8 +12,8 @@
 #include "cli/bench/bench_record.h"
 #include "cli/output/output_file.h"
 #include "cli/session.h"
-#include "graph/node_timer.h"
-#include "graph/timing_trace.h"
+#include "graph/timing/node_timer.h"
+#include "graph/timing/timing_trace.h"
 
 namespace nodewright::cli {
 namespace {

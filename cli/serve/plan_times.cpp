@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "bench/steps/read_bandwidth.h"
-#include "graph/node_timer.h"
+#include "graph/timing/node_timer.h"
 #include "models/kv_cache.h"
 #include "runtime/calls/cpu_driver_api.h"
 #include "runtime/memory/memory.h"

@@ -3,7 +3,7 @@
 
 #include "cli/session.h"
 #include "engine/engine.h"
-#include "graph/plan_timings.h"
+#include "graph/timing/plan_timings.h"
 
 namespace nodewright::cli {
 

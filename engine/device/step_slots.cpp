@@ -9,7 +9,7 @@
 
 #include "engine/device/page_budget.h"
 #include "engine/device/step_followers.h"
-#include "graph/run/stopwatch.h"
+#include "graph/timing/stopwatch.h"
 #include "models/plan/lanes.h"
 #include "runtime/error.h"
 

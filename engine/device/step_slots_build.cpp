@@ -7,7 +7,7 @@
 #include "engine/device/step_slots.h"
 #include "graph/exec_budget.h"
 #include "graph/nodes/library_nodes.h"
-#include "graph/run/stopwatch.h"
+#include "graph/timing/stopwatch.h"
 #include "runtime/context_guard.h"
 #include "runtime/host/parallel.h"
 

@@ -6,7 +6,7 @@
 #include <map>
 #include <tuple>
 
-#include "graph/plan_diff.h"
+#include "graph/dump/plan_diff.h"
 
 namespace nodewright {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "graph/graph_dump.h"
+#include "graph/dump/graph_dump.h"
 #include "runtime/matmul_plan.h"
 
 namespace nodewright {

@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "graph/dump/dump_reader.h"
+#include "graph/dump/graph_dump.h"
+#include "graph/dump/plan_diff.h"
 #include "graph/dump/plan_json.h"
-#include "graph/graph_dump.h"
 #include "graph/page/page_files.h"
-#include "graph/plan_diff.h"
 
 namespace nodewright {
 namespace {

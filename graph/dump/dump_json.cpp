@@ -7,11 +7,11 @@
 #include <type_traits>
 #include <utility>
 
+#include "graph/dump/graph_dump.h"
 #include "graph/dump/plan_json.h"
 #include "graph/edges/buffer_lifetimes.h"
 #include "graph/edges/plan_fold.h"
 #include "graph/edges/plan_hash.h"
-#include "graph/graph_dump.h"
 
 namespace nodewright {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json_fwd.hpp>
 
-#include "graph/plan_diff.h"
+#include "graph/dump/plan_diff.h"
 
 namespace nodewright {
 

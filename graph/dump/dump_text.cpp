@@ -5,8 +5,8 @@
 #include <iterator>
 #include <map>
 
+#include "graph/dump/graph_dump.h"
 #include "graph/edges/plan_fold.h"
-#include "graph/graph_dump.h"
 
 namespace nodewright {
 namespace {

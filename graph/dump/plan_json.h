@@ -4,7 +4,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-#include "graph/graph_dump.h"
+#include "graph/dump/graph_dump.h"
 
 namespace nodewright {
 

@@ -10,7 +10,7 @@
 #include "graph/edges/allocated_memory.h"
 #include "graph/nodes/node_parameters.h"
 #include "graph/run/eager_run.h"
-#include "graph/run/stopwatch.h"
+#include "graph/timing/stopwatch.h"
 #include "runtime/context_guard.h"
 
 namespace nodewright {

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "graph/dump/graph_dump.h"
 #include "graph/dump/plan_json.h"
-#include "graph/graph_dump.h"
 #include "graph/team/team_check.h"
 
 namespace nodewright {

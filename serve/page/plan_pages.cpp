@@ -5,7 +5,7 @@
 #include <charconv>
 #include <utility>
 
-#include "graph/graph_dump.h"
+#include "graph/dump/graph_dump.h"
 #include "serve/api/api_error.h"
 #include "serve/http/query_fields.h"
 

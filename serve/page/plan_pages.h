@@ -9,7 +9,7 @@
 
 #include "engine/device/step_slots.h"
 #include "graph/node.h"
-#include "graph/plan_timings.h"
+#include "graph/timing/plan_timings.h"
 
 namespace nodewright {
 

@@ -2,7 +2,7 @@
 // the plan with the same changes, and of the plan as it was where a set was refused.
 #include <algorithm>
 
-#include "graph/graph_dump.h"
+#include "graph/dump/graph_dump.h"
 #include "graph/patch.h"
 #include "tests/graph/plan_fuzz_fixture.h"
 

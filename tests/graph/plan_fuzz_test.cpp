@@ -1,6 +1,6 @@
 // Random plans of every kind of node, each compared with its nodes run one after the other on a model: in random orders
 // that its edges allow, and in its runs on the device, where the CPU driver takes ready nodes in a seeded order.
-#include "graph/graph_dump.h"
+#include "graph/dump/graph_dump.h"
 #include "graph/hazard_check.h"
 #include "tests/graph/edges/topological_order.h"
 #include "tests/graph/plan_fuzz_fixture.h"

@@ -1,8 +1,8 @@
 // The page carries the plan as to_json prints it, whatever its names hold, and asks for nothing from elsewhere.
 #include <nlohmann/json.hpp>
 
-#include "graph/graph_dump.h"
-#include "graph/plan_diff.h"
+#include "graph/dump/graph_dump.h"
+#include "graph/dump/plan_diff.h"
 #include "tests/graph/sketch.h"
 
 namespace nodewright {

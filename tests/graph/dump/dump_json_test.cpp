@@ -3,7 +3,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "graph/graph_dump.h"
+#include "graph/dump/graph_dump.h"
 #include "tests/graph/sketch.h"
 
 namespace nodewright {

@@ -1,6 +1,6 @@
 // Dumps of one small plan are golden files, so that a changed topology or format shows in the diff. To write them anew:
 // NODEWRIGHT_WRITE_GOLDEN=1.
-#include "graph/graph_dump.h"
+#include "graph/dump/graph_dump.h"
 
 #include <fstream>
 #include <nlohmann/json.hpp>

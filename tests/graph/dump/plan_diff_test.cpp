@@ -1,10 +1,10 @@
 // Two dumps are compared by name: what was added, removed and changed, in which property; times and heads do not count.
-#include "graph/plan_diff.h"
+#include "graph/dump/plan_diff.h"
 
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "graph/graph_dump.h"
+#include "graph/dump/graph_dump.h"
 #include "tests/graph/sketch.h"
 #include "tests/support/error_text.h"
 

@@ -1,5 +1,5 @@
 // Timings keep their values on the way through JSON, and those of another plan are refused by name.
-#include "graph/plan_timings.h"
+#include "graph/timing/plan_timings.h"
 
 #include <functional>
 #include <limits>

@@ -1,12 +1,12 @@
 // Memory that a plan allocates and frees: edges, runs, patches, dumps, and every misuse by name.
+#include "graph/dump/graph_dump.h"
 #include "graph/edges/buffer_lifetimes.h"
-#include "graph/graph_dump.h"
 #include "graph/hazard_check.h"
-#include "graph/node_timer.h"
 #include "graph/patch.h"
 #include "graph/run/captured_run.h"
 #include "graph/run/eager_run.h"
 #include "graph/run/piecewise_run.h"
+#include "graph/timing/node_timer.h"
 #include "tests/graph/blend_fixture.h"
 #include "tests/graph/sketch.h"
 

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "graph/graph_dump.h"
+#include "graph/dump/graph_dump.h"
 #include "tests/graph/sketch.h"
 
 namespace nodewright {

@@ -1,6 +1,6 @@
 // Kernel nodes that the device may update: their handle, the upload that they need, and where they may not be.
+#include "graph/dump/graph_dump.h"
 #include "graph/edges/plan_hash.h"
-#include "graph/graph_dump.h"
 #include "graph/patch.h"
 #include "tests/graph/blend_fixture.h"
 

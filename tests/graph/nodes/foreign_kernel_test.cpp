@@ -1,10 +1,10 @@
 // Kernels of others in a plan: what is derived from their arguments, refused, dumped, patched and run.
 #include <nlohmann/json.hpp>
 
-#include "graph/graph_dump.h"
+#include "graph/dump/graph_dump.h"
 #include "graph/nodes/node_parameters.h"
 #include "graph/patch.h"
-#include "graph/run/timed_twin.h"
+#include "graph/timing/timed_twin.h"
 #include "runtime/compilers/cubin_reader.h"
 #include "tests/graph/blend_fixture.h"
 #include "tests/graph/sketch.h"

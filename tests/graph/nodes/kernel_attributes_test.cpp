@@ -1,7 +1,7 @@
 // What a kernel node may ask for beside its shape, and the limits of both.
 #include <limits>
 
-#include "graph/graph_dump.h"
+#include "graph/dump/graph_dump.h"
 #include "graph/patch.h"
 #include "tests/graph/blend_fixture.h"
 

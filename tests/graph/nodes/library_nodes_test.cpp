@@ -1,9 +1,9 @@
 // Library nodes, with calls that submit kernels of ours and fills in a library's place.
 #include "graph/nodes/library_nodes.h"
 
-#include "graph/graph_dump.h"
+#include "graph/dump/graph_dump.h"
 #include "graph/run/captured_run.h"
-#include "graph/run/timed_twin.h"
+#include "graph/timing/timed_twin.h"
 #include "tests/graph/nodes/library_work.h"
 
 namespace nodewright {

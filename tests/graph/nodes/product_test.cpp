@@ -4,13 +4,13 @@
 
 #include <cstdio>
 
+#include "graph/dump/graph_dump.h"
 #include "graph/graph_builder.h"
-#include "graph/graph_dump.h"
 #include "graph/graph_exec.h"
 #include "graph/nodes/library_nodes.h"
 #include "graph/run/captured_run.h"
 #include "graph/run/eager_run.h"
-#include "graph/run/timed_twin.h"
+#include "graph/timing/timed_twin.h"
 #include "kernels_src/saxpy.h"
 #include "runtime/device_selection.h"
 #include "tests/support/error_text.h"

@@ -1,9 +1,9 @@
 // Fills of rows with a pitch, in the three runs, patched, switched off, inside children, timed and dumped.
 #include <nlohmann/json.hpp>
 
-#include "graph/graph_dump.h"
-#include "graph/node_timer.h"
+#include "graph/dump/graph_dump.h"
 #include "graph/patch.h"
+#include "graph/timing/node_timer.h"
 #include "tests/graph/blend_fixture.h"
 
 namespace nodewright {

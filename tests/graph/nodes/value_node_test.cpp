@@ -1,7 +1,7 @@
 // Values by which a graph meets the host and other streams, and external semaphores: edges, runs, patches, misuse.
 #include <thread>
 
-#include "graph/graph_dump.h"
+#include "graph/dump/graph_dump.h"
 #include "graph/hazard_check.h"
 #include "graph/patch.h"
 #include "runtime/context_guard.h"

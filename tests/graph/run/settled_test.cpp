@@ -2,7 +2,7 @@
 // edges in between are.
 #include <algorithm>
 
-#include "graph/graph_dump.h"
+#include "graph/dump/graph_dump.h"
 #include "graph/hazard_check.h"
 #include "tests/graph/sketch.h"
 

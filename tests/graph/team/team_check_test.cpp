@@ -1,7 +1,7 @@
 // Plans of a team and their dump; and each rule of the team check broken once.
 #include "graph/team/team_check.h"
 
-#include "graph/graph_dump.h"
+#include "graph/dump/graph_dump.h"
 #include "runtime/kernels/foreign_kernel.h"
 #include "tests/graph/team/team_fixture.h"
 

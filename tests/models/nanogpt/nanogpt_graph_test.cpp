@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/graph_dump.h"
+#include "graph/dump/graph_dump.h"
 #include "graph/graph_exec.h"
 #include "graph/hazard_check.h"
 #include "models/nanogpt/nanogpt_sequence.h"

@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/graph_dump.h"
+#include "graph/dump/graph_dump.h"
 #include "graph/graph_exec.h"
 #include "graph/hazard_check.h"
 #include "models/plan/choice_graph.h"

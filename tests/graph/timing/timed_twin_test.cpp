@@ -1,10 +1,10 @@
 // Timed twins compute what their plans compute, and every block leaves its stamps.
-#include "graph/run/timed_twin.h"
+#include "graph/timing/timed_twin.h"
 
 #include <map>
 
 #include "graph/hazard_check.h"
-#include "tests/graph/run/node_timer_fixture.h"
+#include "tests/graph/timing/node_timer_fixture.h"
 
 namespace nodewright {
 namespace {

@@ -1,5 +1,5 @@
 // Times every node of a plan without a profiler: launches the plan and its timed twin in turns and reads the twin's
-// stamps (graph/run/timed_twin.h).
+// stamps (graph/timing/timed_twin.h).
 //
 //   NodeTimer timer(plan, kernels, stream);
 //   const PlanTimings timings = timer.measure({.samples = 30});
@@ -24,8 +24,8 @@
 #include <vector>
 
 #include "graph/graph_exec.h"
-#include "graph/plan_timings.h"
-#include "graph/run/timed_twin.h"
+#include "graph/timing/plan_timings.h"
+#include "graph/timing/timed_twin.h"
 #include "runtime/event.h"
 
 namespace nodewright {

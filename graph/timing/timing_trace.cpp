@@ -1,4 +1,4 @@
-#include "graph/timing_trace.h"
+#include "graph/timing/timing_trace.h"
 
 #include <algorithm>
 #include <nlohmann/json.hpp>

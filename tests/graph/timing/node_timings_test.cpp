@@ -1,5 +1,5 @@
 // The arithmetic of node times, on stamps that were made up.
-#include "graph/node_timer.h"
+#include "graph/timing/node_timer.h"
 #include "tests/graph/sketch.h"
 
 namespace nodewright {

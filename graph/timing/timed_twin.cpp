@@ -1,4 +1,4 @@
-#include "graph/run/timed_twin.h"
+#include "graph/timing/timed_twin.h"
 
 #include <fmt/format.h>
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "graph/node_timer.h"
+#include "graph/timing/node_timer.h"
 #include "kernels_src/saxpy.h"
 #include "runtime/calls/cpu_driver_api.h"
 #include "tests/graph/kernel_text.h"

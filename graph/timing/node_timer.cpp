@@ -1,4 +1,4 @@
-#include "graph/node_timer.h"
+#include "graph/timing/node_timer.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,11 +1,11 @@
 // What the node timer measures, and the files that it becomes.
-#include "graph/node_timer.h"
+#include "graph/timing/node_timer.h"
 
 #include <nlohmann/json.hpp>
 
 #include "graph/patch.h"
-#include "graph/timing_trace.h"
-#include "tests/graph/run/node_timer_fixture.h"
+#include "graph/timing/timing_trace.h"
+#include "tests/graph/timing/node_timer_fixture.h"
 
 namespace nodewright {
 namespace {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "graph/node.h"
-#include "graph/plan_timings.h"
+#include "graph/timing/plan_timings.h"
 
 namespace nodewright {
 
@@ -30,7 +30,7 @@ std::string to_dot(const Plan& plan);
 // "live_in", "live_out", "needed": [first node, last node]}], "nodes": [{"id", "name", "kind", "kernel", "layer",
 // "grid", "block", "shared_bytes", "bytes_read", "bytes_written", "uses": [{"field", "buffer", "offset", "bytes",
 // "access", and "peer" ("out", "in") of packets}]}], "edges": [{"from", "to", "type", "reasons"}], "device", "about":
-// the facts, "folds", "timings": as graph/plan_timings.h has them, or null} "peak" and "needed" are those of
+// the facts, "folds", "timings": as graph/timing/plan_timings.h has them, or null} "peak" and "needed" are those of
 // graph/edges/buffer_lifetimes.h; a buffer that nobody needs has no "needed". "folds" is
 // {"runs": [{"first", "count", "times"}], "bodies": {node id: [the same for each plan inside it]}}: from node `first`,
 // `times` blocks of `count` nodes that are the same (graph/edges/plan_fold.h).

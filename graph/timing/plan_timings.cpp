@@ -1,4 +1,4 @@
-#include "graph/plan_timings.h"
+#include "graph/timing/plan_timings.h"
 
 #include <fmt/format.h>
 

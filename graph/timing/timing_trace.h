@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "graph/plan_timings.h"
+#include "graph/timing/plan_timings.h"
 
 namespace nodewright {
 

@@ -1,4 +1,4 @@
-#include "graph/plan_diff.h"
+#include "graph/dump/plan_diff.h"
 
 #include <fmt/format.h>
 

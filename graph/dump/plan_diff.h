@@ -9,7 +9,7 @@
 
 namespace nodewright {
 
-// A dump as to_json (graph/graph_dump.h) wrote it. `source`, a path, is what errors call it.
+// A dump as to_json (graph/dump/graph_dump.h) wrote it. `source`, a path, is what errors call it.
 struct DumpText {
   std::string_view json;  // the text
   std::string source;
@@ -65,8 +65,8 @@ std::string to_text(const PlanDiff& diff, bool full = false);
 // "after_us"}]}
 std::string to_json(const PlanDiff& diff);
 
-// The page of the later plan (graph/graph_dump.h), which marks what differs and lists it beside the earlier one. Throws
-// Error as diff_plans does.
+// The page of the later plan (graph/dump/graph_dump.h), which marks what differs and lists it beside the earlier one.
+// Throws Error as diff_plans does.
 std::string to_html(const DumpText& before, const DumpText& after);
 
 }  // namespace nodewright
