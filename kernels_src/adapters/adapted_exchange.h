@@ -2,8 +2,8 @@
 // the sum over the ranks is that of the whole adapter, since B is the same everywhere.
 #pragma once
 
-#include "kernels_src/adapters/adapter_in.h"
 #include "kernels_src/exchange/exchange.h"
+#include "kernels_src/product/end/adapter_in.h"
 #include "kernels_src/residual/residual.h"
 
 namespace nodewright {

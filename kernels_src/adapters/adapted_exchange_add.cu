@@ -1,7 +1,7 @@
 // exchange_add with what each row's adapter adds to what the rank has before it is sent; blocks as there.
 #include "kernels_src/adapters/adapted_exchange.h"
-#include "kernels_src/adapters/adapter_delta.cuh"
 #include "kernels_src/exchange/exchanged_sums.cuh"
+#include "kernels_src/product/end/adapter_delta.cuh"
 
 NODEWRIGHT_KERNEL(adapted_exchange_add, AdaptedExchangeAdd, ::nodewright::kThreadsOfSums) {
   exchange_and_add(args, [&](int64_t row, int64_t col, float value) {

@@ -1,8 +1,8 @@
 // gate with what each row's adapter adds to x and its bias, in fp32, before the activation. Block (b, m): row m, eight
 // elements of x a thread.
 #include "kernels_src/adapters/adapted_gate_up.h"
-#include "kernels_src/adapters/adapter_delta.cuh"
-#include "kernels_src/projection/activation.cuh"
+#include "kernels_src/elementwise/activation.cuh"
+#include "kernels_src/product/end/adapter_delta.cuh"
 
 NODEWRIGHT_KERNEL(adapted_gate, AdaptedGate, kGateThreads) {
   constexpr int kUnit = kGated != 0 ? 2 : 1, kEach = 8 / kUnit;  // elements of x for one of y; of y, of a thread

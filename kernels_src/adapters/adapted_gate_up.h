@@ -1,8 +1,8 @@
 // NormGateUp of rows with adapters, and Gate: what they add comes before the activation.
 #pragma once
 
-#include "kernels_src/adapters/adapter_in.h"
-#include "kernels_src/projection/gate.h"
+#include "kernels_src/elementwise/gate.h"
+#include "kernels_src/product/end/adapter_in.h"
 #include "kernels_src/residual/residual.h"
 
 namespace nodewright {
@@ -20,7 +20,7 @@ struct AdaptedGateUp {
   AdapterIn adapter;            // parts: gate and up, or up
 };
 
-// As Gate (kernels_src/projection/gate.h), with its constants, launch shape and kRank; adapted_gate.cu.
+// As Gate (kernels_src/elementwise/gate.h), with its constants, launch shape and kRank; adapted_gate.cu.
 struct AdaptedGate {
   In<bf16> x;          // [rows, x_stride]
   Out<bf16> y;         // [rows, y_stride]

@@ -2,7 +2,7 @@
 // b, rows t * kTile .. + kTile - 1.
 #include "kernels_src/adapters/adapted_exchange.h"
 #include "kernels_src/product/end/adapted.cuh"
-#include "kernels_src/projection/exchanged_rows.cuh"
+#include "kernels_src/product/rows/exchanged_rows.cuh"
 
 NODEWRIGHT_KERNEL(adapted_project_exchange, AdaptedProjectExchange, kThreads) {
   project_and_exchange<Adapted<End, kRank, kWordsAtOnce>>(args);

@@ -1,7 +1,7 @@
 // y[m, n] += kScale * sum_j B[id[m]][n, j] * h[m, part(n), j], in fp32. Block (b, m): outputs 256 b on of row m, one a
 // thread, whose row of B is on its way before the wait. A row without an adapter is left as it is.
-#include "kernels_src/adapters/adapter_delta.cuh"
 #include "kernels_src/adapters/expand.h"
+#include "kernels_src/product/end/adapter_delta.cuh"
 
 NODEWRIGHT_KERNEL(expand, Expand, kExpandThreads) {
   constexpr int kWords = static_cast<int>(kRank / 8), kEarly = kWords <= 8 ? kWords : 0;  // more have no registers

@@ -1,8 +1,8 @@
 // y += B h of each row's own adapter: the second half of what a LoRA adapter adds to a product.
 #pragma once
 
-#include "kernels_src/adapters/adapter_in.h"
 #include "kernels_src/launch_shape.h"
+#include "kernels_src/product/end/adapter_in.h"
 
 namespace nodewright {
 

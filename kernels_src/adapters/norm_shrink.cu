@@ -2,7 +2,7 @@
 // m): a range of ranks, row m.
 #include "kernels_src/adapters/shrink.h"
 #include "kernels_src/adapters/shrink_rows.cuh"
-#include "kernels_src/projection/normed_rows.cuh"
+#include "kernels_src/product/rows/normed_rows.cuh"
 
 NODEWRIGHT_KERNEL(norm_shrink, NormShrink, kThreads) {
   NormSlice norm;

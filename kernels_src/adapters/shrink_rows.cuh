@@ -1,9 +1,9 @@
 // What shrink and norm_shrink share: the rows of A of a row's own adapter, past that row of x. Block (b, m): a range of
-// ranks, row m. Sums as in projection/matvec.cuh: their order depends on kCols only.
+// ranks, row m. Sums as in product/rows/matvec.cuh: their order depends on kCols only.
 #pragma once
 
 #include "kernels_src/adapters/shrink.h"
-#include "kernels_src/projection/matvec.cuh"
+#include "kernels_src/product/rows/matvec.cuh"
 
 namespace nodewright {
 

@@ -5,11 +5,11 @@
 #include <cstdint>
 
 #include "kernels_src/launch_shape.h"
-#include "kernels_src/projection/matvec_shape.h"
+#include "kernels_src/product/rows/matvec_shape.h"
 
 namespace nodewright {
 
-// Constants: those of projection/matvec.cuh for one row of x a block, kRank.
+// Constants: those of product/rows/matvec.cuh for one row of x a block, kRank.
 struct ShrinkShape {
   int64_t rows = 1, cols = 0, stride = 0;
   int64_t ranks = 0;  // rows of A

@@ -2,7 +2,7 @@
 // b, all rows; of a cluster a part of them.
 #include "kernels_src/adapters/adapted_exchange.h"
 #include "kernels_src/product/end/adapted.cuh"
-#include "kernels_src/tile/tile_exchanged_rows.cuh"
+#include "kernels_src/product/tiles/tile_exchanged_rows.cuh"
 
 NODEWRIGHT_KERNEL_OF(tile_adapted_project_exchange, AdaptedProjectExchange, kThreads, kBlocksOfSm) {
   tile_project_and_exchange<Adapted<End, kRank, kWordsAtOnce>>(args);

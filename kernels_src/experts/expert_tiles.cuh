@@ -1,7 +1,7 @@
 // Jobs (group_by_expert.h) on tensor cores: a block holds a job's rows of x in shared memory, its warps stream rows of
-// W past them, each tile of them past all columns, in words that are operands as they come (tile/tile_stream.cuh).
-// Block b has a contiguous range of all jobs' tiles, so bytes are balanced over SMs whatever the rows have chosen. A
-// sum's order depends on the columns only.
+// W past them, each tile of them past all columns, in words that are operands as they come
+// (product/tiles/tile_stream.cuh). Block b has a contiguous range of all jobs' tiles, so bytes are balanced over SMs
+// whatever the rows have chosen. A sum's order depends on the columns only.
 //
 // Constants: kExperts, kChosen, kJobRows, kTileRows, kPieceColumns, kCols, kStride, kOutputs (expert_shape.h).
 #pragma once
@@ -10,7 +10,7 @@
 #include "kernels_src/device/output_range.cuh"
 #include "kernels_src/device/tensor.cuh"
 #include "kernels_src/experts/group_by_expert.h"
-#include "kernels_src/tile/span_product.cuh"
+#include "kernels_src/product/tiles/span_product.cuh"
 
 namespace nodewright {
 

@@ -2,9 +2,9 @@
 // range of the pairs of rows of all experts of row m, dealt to its warps in turn. The norm is done before the experts
 // are known.
 #include "kernels_src/device/output_range.cuh"
+#include "kernels_src/elementwise/activation.cuh"
 #include "kernels_src/experts/expert_rows.cuh"
 #include "kernels_src/experts/norm_expert_gate_up.h"
-#include "kernels_src/projection/activation.cuh"
 #include "kernels_src/residual/norm.h"
 
 namespace nodewright {

@@ -1,8 +1,8 @@
 // y[p, i] = f(h . W[e, 2i]) * (h . W[e, 2i + 1]) on tensor cores, for every pair p of a row and an expert e that it has
 // chosen, h = x[p / kChosen].
+#include "kernels_src/elementwise/activation.cuh"
 #include "kernels_src/experts/expert_gate_up.h"
 #include "kernels_src/experts/expert_tiles.cuh"
-#include "kernels_src/projection/activation.cuh"
 
 NODEWRIGHT_KERNEL(tile_expert_gate_up, ExpertGateUp, kExpertTilesThreads) {
   multiply_experts(

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels_src/product/rows.cuh"
-#include "kernels_src/projection/normed_rows.cuh"
+#include "kernels_src/product/rows/normed_rows.cuh"
 
 namespace nodewright {
 

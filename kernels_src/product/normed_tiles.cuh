@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels_src/product/tiles.cuh"
-#include "kernels_src/tile/tile_normed_rows.cuh"
+#include "kernels_src/product/tiles/tile_normed_rows.cuh"
 
 namespace nodewright {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels_src/product/end/end.cuh"
-#include "kernels_src/projection/matvec.cuh"
+#include "kernels_src/product/rows/matvec.cuh"
 
 namespace nodewright {
 

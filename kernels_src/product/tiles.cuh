@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels_src/product/end/end.cuh"
-#include "kernels_src/tile/tile_rows.cuh"
+#include "kernels_src/product/tiles/tile_rows.cuh"
 
 namespace nodewright {
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels_src/args.h"
-#include "kernels_src/projection/activation.h"
+#include "kernels_src/elementwise/activation.h"
 
 namespace nodewright {
 

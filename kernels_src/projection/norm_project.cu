@@ -1,7 +1,7 @@
 // y[m, n] = sum_k norm(x[m])[k] * W[n, k] + bias[n], fp32 out. Block (b, t): outputs range b, rows t * kTile .. + kTile
 // - 1.
+#include "kernels_src/product/rows/normed_rows.cuh"
 #include "kernels_src/projection/norm_project.h"
-#include "kernels_src/projection/normed_rows.cuh"
 #include "kernels_src/sampling/best_token.cuh"
 
 NODEWRIGHT_KERNEL(norm_project, NormProject, kThreads) {

@@ -15,7 +15,7 @@ struct ProjectAdd {
   int64_t outputs;              // rows of weight
   int64_t x_stride;             // elements between two rows of x
   int64_t residual_stride;
-  ResidualOut next;  // of tiles (tile/tile_gained_rows.cuh); its columns are the outputs
+  ResidualOut next;  // of tiles (product/tiles/tile_gained_rows.cuh); its columns are the outputs
 };
 
 }  // namespace nodewright

@@ -1,7 +1,7 @@
 // How project_exchange is laid over a GPU: as project_add, with registers left for the exchange. Host only.
 #pragma once
 
-#include "kernels_src/projection/matvec_shape.h"
+#include "kernels_src/product/rows/matvec_shape.h"
 
 namespace nodewright {
 

@@ -1,5 +1,5 @@
 // A row of x times rows of a weight matrix in bf16 or float, with bias and activation: what layer_norm_project and
-// project_bias_add share. Made for matrices of a few thousand rows at most; projection/matvec.cuh streams large ones.
+// project_bias_add share. Made for matrices of a few thousand rows at most; product/rows/matvec.cuh streams large ones.
 //
 // kLanes lanes share an output: lane l of a group owns the columns (c * kLanes + l) * kElements .. + kElements - 1 of
 // every chunk c. The sum goes through a lane's columns in order, then over the group in a butterfly, so it depends on

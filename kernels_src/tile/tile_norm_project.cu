@@ -1,8 +1,8 @@
 // y[m, n] = sum_k norm(x[m])[k] * W[n, k] + bias[n] on tensor cores, norm(x) rounded to bf16, an RMS norm's before its
 // scale; norm_project of 2 rows and more. Block b: outputs range b, all rows.
+#include "kernels_src/product/tiles/tile_normed_rows.cuh"
 #include "kernels_src/projection/norm_project.h"
 #include "kernels_src/sampling/best_token.cuh"
-#include "kernels_src/tile/tile_normed_rows.cuh"
 
 namespace nodewright {
 

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels_src/projection/activation.h"
+#include "kernels_src/elementwise/activation.h"
 #include "kernels_src/residual/norm.h"
 #include "models/config/generation_config.h"
 #include "models/config/shard.h"

@@ -67,7 +67,7 @@ TileOrder tile_order(const KernelChoice& tiles) {
   const int64_t threads = constant_of("kThreads"), tokens = 8 * constant_of("kTokenTiles");
   return {.lanes = threads >= 32 * tokens   ? 32
                    : threads >= 16 * tokens ? 16
-                                            : 8,  // kernels_src/tile/tile_kept_sums.cuh
+                                            : 8,  // kernels_src/product/tiles/tile_kept_sums.cuh
           .splits = constant_of("kSplits"),
           .blocks = tiles.shape.grid[0]};
 }

@@ -1,7 +1,7 @@
 // Products of a library (cuBLASLt), and what stands between them: norms, activations, sums.
 #include "kernels_src/adapters/adapted_gate_up.h"
-#include "kernels_src/projection/add_bias.h"
-#include "kernels_src/projection/gate.h"
+#include "kernels_src/elementwise/add_bias.h"
+#include "kernels_src/elementwise/gate.h"
 #include "kernels_src/residual/norm_add.h"
 #include "kernels_src/residual/norm_rows.h"
 #include "kernels_src/sampling/cap_logits.h"

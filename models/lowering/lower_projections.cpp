@@ -3,12 +3,12 @@
 #include <algorithm>
 
 #include "kernels_src/adapters/adapted_gate_up.h"
-#include "kernels_src/projection/matvec_shape.h"
+#include "kernels_src/product/rows/matvec_shape.h"
+#include "kernels_src/product/tiles/tile_shape.h"
 #include "kernels_src/projection/norm_gate_up.h"
 #include "kernels_src/projection/norm_project.h"
 #include "kernels_src/projection/project.h"
 #include "kernels_src/projection/project_add.h"
-#include "kernels_src/tile/tile_shape.h"
 #include "models/lowering/lowering_rows.h"
 #include "models/plan/row_stride.h"
 

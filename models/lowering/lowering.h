@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "graph/graph_builder.h"
-#include "kernels_src/adapters/adapter_in.h"
+#include "kernels_src/product/end/adapter_in.h"
 #include "kernels_src/residual/residual.h"
 #include "models/adapters/adapter_slots.h"
 #include "models/network/network.h"

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <variant>
 
-#include "kernels_src/projection/matvec_shape.h"
+#include "kernels_src/product/rows/matvec_shape.h"
 #include "models/lowering/lowering.h"
 #include "models/plan/lanes.h"
 #include "models/plan/row_stride.h"

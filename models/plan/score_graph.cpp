@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "kernels_src/projection/matvec_shape.h"
+#include "kernels_src/product/rows/matvec_shape.h"
 #include "kernels_src/sampling/logit_row.h"
 #include "models/lowering/lowering.h"
 #include "models/network/network.h"

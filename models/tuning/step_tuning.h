@@ -1,6 +1,6 @@
 // What a measured device does better than the shapes of kernels say, for steps of one model: found by `nodewright
-// tune`, kept in a JSON file. Zero and nothing mean: as the shapes say (projection/matvec_shape.h,
-// tile/tile_shape.h and attention/flash_decode.h of kernels_src).
+// tune`, kept in a JSON file. Zero and nothing mean: as the shapes say (product/rows/matvec_shape.h,
+// product/tiles/tile_shape.h and attention/flash_decode.h of kernels_src).
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 #include <optional>
 #include <string>
 
-#include "kernels_src/projection/matvec_shape.h"
-#include "kernels_src/tile/tile_shape.h"
+#include "kernels_src/product/rows/matvec_shape.h"
+#include "kernels_src/product/tiles/tile_shape.h"
 #include "models/config/model_config.h"
 
 namespace nodewright {

@@ -2,7 +2,7 @@
 // adapters/adapter_delta.cuh.
 #pragma once
 
-#include "kernels_src/adapters/adapter_delta.cuh"
+#include "kernels_src/product/end/adapter_delta.cuh"
 #include "kernels_src/product/end/end.cuh"
 
 namespace nodewright {

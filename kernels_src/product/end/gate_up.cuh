@@ -3,8 +3,8 @@
 #pragma once
 
 #include "kernels_src/device/numeric.cuh"
+#include "kernels_src/elementwise/activation.cuh"
 #include "kernels_src/product/end/end.cuh"
-#include "kernels_src/projection/activation.cuh"
 
 namespace nodewright {
 

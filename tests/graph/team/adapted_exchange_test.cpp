@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "kernels_src/exchange/exchange_add.h"
+#include "kernels_src/product/tiles/tile_shape.h"
 #include "kernels_src/projection/project_exchange_shape.h"
-#include "kernels_src/tile/tile_shape.h"
 #include "tests/graph/team/product_shards.h"
 #include "tests/kernels/numbers.h"
 

@@ -2,8 +2,8 @@
 // the ranks: the same bits, in the residual, in the rows times the next gain, and for a norm.
 #include <bit>
 
+#include "kernels_src/product/tiles/tile_shape.h"
 #include "kernels_src/projection/project_exchange.h"
-#include "kernels_src/tile/tile_shape.h"
 #include "tests/graph/team/product_shards.h"
 #include "tests/kernels/numbers.h"
 

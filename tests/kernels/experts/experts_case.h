@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "kernels_src/elementwise/activation.h"
 #include "kernels_src/experts/expert_shape.h"
-#include "kernels_src/projection/activation.h"
 #include "kernels_src/residual/norm.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"

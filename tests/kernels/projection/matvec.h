@@ -8,14 +8,14 @@
 #include <numeric>
 #include <vector>
 
-#include "kernels_src/projection/activation.h"
-#include "kernels_src/projection/matvec_shape.h"
+#include "kernels_src/elementwise/activation.h"
+#include "kernels_src/product/rows/matvec_shape.h"
+#include "kernels_src/product/tiles/tile_shape.h"
 #include "kernels_src/projection/norm_gate_up.h"
 #include "kernels_src/projection/norm_project.h"
 #include "kernels_src/projection/project.h"
 #include "kernels_src/projection/project_add.h"
 #include "kernels_src/residual/norm.h"
-#include "kernels_src/tile/tile_shape.h"
 #include "models/lowering/lowering.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"

@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "kernels_src/projection/activation.h"
-#include "kernels_src/projection/add_bias.h"
-#include "kernels_src/projection/gate.h"
+#include "kernels_src/elementwise/activation.h"
+#include "kernels_src/elementwise/add_bias.h"
+#include "kernels_src/elementwise/gate.h"
 #include "kernels_src/residual/norm.h"
 #include "kernels_src/residual/norm_rows.h"
 #include "tests/kernels/numbers.h"

@@ -5,7 +5,7 @@
 
 #include "kernels_src/exchange/exchange.cuh"
 #include "kernels_src/product/end/end.cuh"
-#include "kernels_src/tile/tile_kept_sums.cuh"
+#include "kernels_src/product/tiles/tile_kept_sums.cuh"
 
 namespace nodewright {
 

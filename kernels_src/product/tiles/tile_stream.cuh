@@ -1,5 +1,5 @@
 // A weight matrix streamed once past 8 to 32 rows of x on tensor cores. Included by kernels that end in different
-// epilogues; projection/matvec.cuh is the same for one row, with ordinary arithmetic.
+// epilogues; product/rows/matvec.cuh is the same for one row, with ordinary arithmetic.
 //
 // 8 rows of W are the right operand of mma.m16n8k16, 16 rows of x the left one, half of it zero where there are 8. The
 // sum over columns may go in any order that both operands agree on: lane (g, t) holds columns 8t .. 8t + 7 of a step of
@@ -8,16 +8,16 @@
 // are short enough, and is then one contiguous copy; a ring of such stages is on its way. Warps take the spans of 64
 // columns in turn; their sums meet in shared memory, in the order of the warps. So a row's bits depend on W's shape and
 // on the sizes below only. Block b owns a contiguous range of outputs, so bytes are balanced over SMs to within one
-// row. With kSplits the columns are dealt, too, to the blocks of a cluster (tile/tile_held_rows.cuh).
+// row. With kSplits the columns are dealt, too, to the blocks of a cluster (product/tiles/tile_held_rows.cuh).
 //
 // Constants: kTokenTiles (of 8 rows of x), kCols, kStride (W's row stride, elements), kThreads, kSpans (of a warp),
-// kPieceSpans (of them, in a stage), kTileRows, kRing (stages), kHeld, kSplits (kernels_src/tile/tile_shape.h); kBias 1
-// if outputs have one.
+// kPieceSpans (of them, in a stage), kTileRows, kRing (stages), kHeld, kSplits
+// (kernels_src/product/tiles/tile_shape.h); kBias 1 if outputs have one.
 #pragma once
 
 #include "kernels_src/device/output_range.cuh"
 #include "kernels_src/device/stage_copies.cuh"
-#include "kernels_src/tile/span_product.cuh"
+#include "kernels_src/product/tiles/span_product.cuh"
 
 namespace nodewright {
 

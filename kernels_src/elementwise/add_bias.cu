@@ -1,6 +1,6 @@
 // y[m, n] += kScale * bias[n]. Block (b, m): row m, elements 2048 b on, eight a thread.
 #include "kernels_src/device/numeric.cuh"
-#include "kernels_src/projection/add_bias.h"
+#include "kernels_src/elementwise/add_bias.h"
 
 NODEWRIGHT_KERNEL(add_bias, AddBias, kAddBiasThreads) {
   const int64_t row = blockIdx.y, i = (static_cast<int64_t>(blockIdx.x) * kAddBiasThreads + threadIdx.x) * 8;

@@ -1,10 +1,10 @@
 // The sums of a block's outputs handed on one by one as its tiles end, and kept in its shared memory, where all rows
 // are gone through once more when the last has been made: by kRowLanes lanes a row, neighbours in neighbouring lanes.
 //
-// Constants: those of tile/tile_stream.cuh.
+// Constants: those of product/tiles/tile_stream.cuh.
 #pragma once
 
-#include "kernels_src/tile/tile_rows.cuh"
+#include "kernels_src/product/tiles/tile_rows.cuh"
 
 namespace nodewright {
 

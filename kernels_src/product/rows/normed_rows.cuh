@@ -4,10 +4,10 @@
 // With kPostNorm what the block before has projected is normed and added to x first: every block does so for itself,
 // and the first of a row tile leaves the sum for the kernels after this one.
 //
-// Constants: those of projection/matvec.cuh, kNorm (kernels_src/residual/norm.h) and kPostNorm.
+// Constants: those of product/rows/matvec.cuh, kNorm (kernels_src/residual/norm.h) and kPostNorm.
 #pragma once
 
-#include "kernels_src/projection/matvec.cuh"
+#include "kernels_src/product/rows/matvec.cuh"
 #include "kernels_src/residual/norm.h"
 
 namespace nodewright {

@@ -1,9 +1,9 @@
 // Rows of x that are streamed past a matrix as they lie, beside its weights; or that stay in registers, with kHeld.
 //
-// Constants: those of tile/tile_stream.cuh.
+// Constants: those of product/tiles/tile_stream.cuh.
 #pragma once
 
-#include "kernels_src/tile/tile_held_rows.cuh"
+#include "kernels_src/product/tiles/tile_held_rows.cuh"
 
 namespace nodewright {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kernels_src/device/dialect.cuh"
-#include "kernels_src/projection/activation.h"
+#include "kernels_src/elementwise/activation.h"
 
 namespace nodewright {
 

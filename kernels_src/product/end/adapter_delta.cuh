@@ -1,8 +1,8 @@
 // What a row's adapter adds to one output: B[output] . h, in fp32, from the first rank to the last.
 #pragma once
 
-#include "kernels_src/adapters/adapter_in.h"
 #include "kernels_src/device/numeric.cuh"
+#include "kernels_src/product/end/adapter_in.h"
 
 namespace nodewright {
 

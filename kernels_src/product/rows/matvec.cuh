@@ -15,7 +15,7 @@
 
 #include "kernels_src/device/numeric.cuh"
 #include "kernels_src/device/output_range.cuh"
-#include "kernels_src/projection/packed_slice.h"
+#include "kernels_src/product/rows/packed_slice.h"
 
 namespace nodewright {
 

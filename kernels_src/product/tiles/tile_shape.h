@@ -1,5 +1,5 @@
 // How a matrix times 2 to 32 rows is laid over the tensor cores: warps share the columns, blocks own contiguous ranges
-// of outputs. Host only; the kernels of tile/tile_stream.cuh are compiled for its constants.
+// of outputs. Host only; the kernels of product/tiles/tile_stream.cuh are compiled for its constants.
 #pragma once
 
 #include <algorithm>
@@ -34,7 +34,7 @@ struct TileShape {
   bool held = false;         // x stays in registers: see holds()
   bool shifted = false;      // the norm is a LayerNorm: its shift is there, too
   TileTuning tuning = {};
-  bool keeps_sums = false;  // a block's sums stay in its shared memory (tile/tile_kept_sums.cuh)
+  bool keeps_sums = false;  // a block's sums stay in its shared memory (product/tiles/tile_kept_sums.cuh)
 
   // Blocks of a cluster that share the columns: the fewest that can hold them, 0 where none can. With up to 32 rows a
   // warp holds four spans of 64 columns in 128 registers a lane.

@@ -5,7 +5,7 @@
 
 #include "kernels_src/exchange/exchange.cuh"
 #include "kernels_src/product/end/end.cuh"
-#include "kernels_src/projection/matvec.cuh"
+#include "kernels_src/product/rows/matvec.cuh"
 
 namespace nodewright {
 

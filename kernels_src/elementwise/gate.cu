@@ -1,8 +1,8 @@
 // y[m, i] = f(x[m, 2i]) * x[m, 2i + 1] in fp32, rounded to bf16; with kGated 0 f(x[m, i]); with kBias of x + bias
 // instead of x. Block (b, m): row m, eight elements of x a thread. f: kActivation.
 #include "kernels_src/device/numeric.cuh"
-#include "kernels_src/projection/activation.cuh"
-#include "kernels_src/projection/gate.h"
+#include "kernels_src/elementwise/activation.cuh"
+#include "kernels_src/elementwise/gate.h"
 
 NODEWRIGHT_KERNEL(gate, Gate, kGateThreads) {
   constexpr int kUnit = kGated != 0 ? 2 : 1, kEach = 8 / kUnit;  // elements of x for one of y; of y, of a thread

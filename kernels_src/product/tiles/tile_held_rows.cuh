@@ -2,11 +2,11 @@
 // block cannot hold all columns, kSplits blocks of a cluster share them, and their sums meet in shared memory. Every
 // weight is read once, and of x no block reads more than its columns, once.
 //
-// Constants: those of tile/tile_stream.cuh; kCols = kStride.
+// Constants: those of product/tiles/tile_stream.cuh; kCols = kStride.
 #pragma once
 
 #include "kernels_src/device/cluster.cuh"
-#include "kernels_src/tile/tile_stream.cuh"
+#include "kernels_src/product/tiles/tile_stream.cuh"
 
 namespace nodewright {
 

@@ -1,5 +1,5 @@
 // How a matrix times a few rows is laid over the GPU: threads own columns, blocks own contiguous ranges of outputs.
-// Host only; the kernels of projection/matvec.cuh are compiled for its constants.
+// Host only; the kernels of product/rows/matvec.cuh are compiled for its constants.
 #pragma once
 
 #include <algorithm>
@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kernels_src/launch_shape.h"
-#include "kernels_src/projection/packed_slice.h"
+#include "kernels_src/product/rows/packed_slice.h"
 
 namespace nodewright {
 

@@ -17,8 +17,8 @@ struct Gate {
   Optional<Frozen<bf16>> bias;  // of the elements of a row of x, or empty; 16-byte aligned
 };
 
-// Constants: kActivation (kernels_src/projection/activation.h), kGated, kBias; kRagged: 1 where the elements that count
-// of a row of x are no multiple of 8.
+// Constants: kActivation (kernels_src/elementwise/activation.h), kGated, kBias; kRagged: 1 where the elements that
+// count of a row of x are no multiple of 8.
 inline constexpr unsigned kGateThreads = 256;
 constexpr LaunchShape gate_shape(unsigned rows, int64_t outputs, bool gated) {
   const int64_t of_block = (gated ? 4 : 8) * static_cast<int64_t>(kGateThreads);

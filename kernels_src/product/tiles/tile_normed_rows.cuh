@@ -1,20 +1,22 @@
-// The norm of fp32 rows of x as tile/tile_stream.cuh wants it. Each warp multiplies its columns of the rows by the
-// gain, rounds them to bf16 and keeps them in shared memory; the rows' scales, which need every column, multiply the
-// sums in the end: norm(x) . w = (x * gain) . w / rms(x). With kPostNorm what the block before has projected is normed
-// and added to x first: every block does so for itself, and the first leaves the sum for the kernels after this one.
+// The norm of fp32 rows of x as product/tiles/tile_stream.cuh wants it. Each warp multiplies its columns of the rows by
+// the gain, rounds them to bf16 and keeps them in shared memory; the rows' scales, which need every column, multiply
+// the sums in the end: norm(x) . w = (x * gain) . w / rms(x). With kPostNorm what the block before has projected is
+// normed and added to x first: every block does so for itself, and the first leaves the sum for the kernels after this
+// one.
 //
 // A LayerNorm is complete before its rows are rounded: means are found after a barrier of their own, since what is
 // left of x without its mean may be small beside x.
 //
-// With kGained the kernel before has done all that but the scales (tile/tile_gained_rows.cuh, or tile_held_rows.cuh).
+// With kGained the kernel before has done all that but the scales (product/tiles/tile_gained_rows.cuh, or
+// tile_held_rows.cuh).
 //
-// Constants: those of tile/tile_stream.cuh, kNorm (kernels_src/residual/norm.h), kPostNorm and kGained, the latter not
-// of LayerNorms.
+// Constants: those of product/tiles/tile_stream.cuh, kNorm (kernels_src/residual/norm.h), kPostNorm and kGained, the
+// latter not of LayerNorms.
 #pragma once
 
+#include "kernels_src/product/tiles/tile_gained_rows.cuh"
+#include "kernels_src/product/tiles/tile_held_rows.cuh"
 #include "kernels_src/residual/norm.h"
-#include "kernels_src/tile/tile_gained_rows.cuh"
-#include "kernels_src/tile/tile_held_rows.cuh"
 
 namespace nodewright {
 
