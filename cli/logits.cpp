@@ -7,7 +7,7 @@
 
 #include "cli/command.h"
 #include "cli/options/adapter_options.h"
-#include "cli/options/prompt_options.h"
+#include "cli/options/request/prompt_options.h"
 #include "cli/output/npy.h"
 #include "cli/session.h"
 #include "models/adapters/adapter_image.h"

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "serve/http/query_fields.h"
+#include "serve/http/messages/query_fields.h"
 
 namespace nodewright {
 namespace {

@@ -8,8 +8,8 @@
 #include "bench/steps/decode_bench.h"
 #include "bench/steps/sampling_bench.h"
 #include "cli/bench/bench.h"
-#include "cli/bench/bench_record.h"
-#include "cli/options/row_sampling_words.h"
+#include "cli/options/request/row_sampling_words.h"
+#include "cli/report/bench_record.h"
 #include "cli/session.h"
 #include "runtime/error.h"
 

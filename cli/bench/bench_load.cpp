@@ -5,8 +5,8 @@
 
 #include "bench/steps/load_bench.h"
 #include "cli/bench/bench.h"
-#include "cli/bench/bench_record.h"
 #include "cli/output/progress_bar.h"
+#include "cli/report/bench_record.h"
 #include "cli/session.h"
 #include "engine/byte_size.h"
 #include "runtime/device_selection.h"

@@ -8,7 +8,7 @@
 
 #include "bench/graph/nanogpt_bench.h"
 #include "cli/bench/bench.h"
-#include "cli/bench/bench_record.h"
+#include "cli/report/bench_record.h"
 #include "cli/session.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"

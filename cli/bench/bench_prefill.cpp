@@ -6,7 +6,7 @@
 
 #include "bench/steps/prefill_bench.h"
 #include "cli/bench/bench.h"
-#include "cli/bench/bench_record.h"
+#include "cli/report/bench_record.h"
 #include "cli/session.h"
 #include "engine/option_range.h"
 #include "runtime/error.h"

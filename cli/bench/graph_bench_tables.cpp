@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "cli/bench/bench_record.h"
+#include "cli/report/bench_record.h"
 #include "engine/byte_size.h"
 
 namespace nodewright::cli {

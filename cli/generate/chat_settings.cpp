@@ -12,7 +12,7 @@
 
 #include "base/json_file.h"
 #include "base/nearest_name.h"
-#include "cli/options/sampling_options.h"
+#include "cli/options/request/sampling_options.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {

@@ -10,7 +10,7 @@
 
 #include "cli/generate/chat_settings.h"
 #include "cli/generate/one_request.h"
-#include "cli/options/choice_flags.h"
+#include "cli/options/request/choice_flags.h"
 #include "text/chat/chat_template.h"
 
 namespace nodewright::cli {

@@ -8,11 +8,11 @@
 #include <string_view>
 #include <vector>
 
-#include "cli/bench/bench_record.h"
 #include "cli/options/adapter_options.h"
 #include "cli/options/whole_number.h"
 #include "cli/output/progress_bar.h"
 #include "cli/output/say.h"
+#include "cli/report/bench_record.h"
 #include "cli/report/step_log.h"
 #include "engine/byte_size.h"
 #include "engine/option_range.h"

@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 
+#include "base/json_depth.h"
 #include "base/json_file.h"
 #include "runtime/error.h"
 

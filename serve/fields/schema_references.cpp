@@ -10,7 +10,7 @@
 
 #include "base/json_depth.h"
 #include "base/work_budget.h"
-#include "text/grammar/schema_place.h"
+#include "text/grammar/schema/schema_place.h"
 
 namespace nodewright {
 namespace {

@@ -10,11 +10,10 @@
 #include "runtime/error.h"
 #include "serve/fields/request_fields.h"
 #include "serve/fields/schema_references.h"
-#include "text/grammar/byte_pattern.h"
 #include "text/grammar/context_free.h"
-#include "text/grammar/json_schema.h"
-#include "text/grammar/json_schema_rules.h"
-#include "text/grammar/schema_place.h"
+#include "text/grammar/schema/json_schema.h"
+#include "text/grammar/schema/json_schema_rules.h"
+#include "text/grammar/schema/schema_place.h"
 
 namespace nodewright {
 namespace {

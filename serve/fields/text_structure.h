@@ -1,5 +1,6 @@
-// What the whole text of an answer must follow, as a request line says it: an expression of text/grammar/byte_pattern.h
-// where there is one, else the rules of a context-free grammar, which need xgrammar (text/grammar/context_free.h).
+// What the whole text of an answer must follow, as a request line says it: an expression of
+// text/grammar/patterns/byte_pattern.h where there is one, else the rules of a context-free grammar, which need
+// xgrammar (text/grammar/context_free.h).
 #pragma once
 
 #include <memory>

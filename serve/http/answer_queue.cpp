@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "runtime/error.h"
-#include "serve/http/http_text.h"
+#include "serve/http/messages/http_text.h"
 
 namespace nodewright {
 

@@ -7,7 +7,7 @@
 #include <array>
 
 #include "base/visible_text.h"
-#include "serve/http/http_text.h"
+#include "serve/http/messages/http_text.h"
 
 namespace nodewright {
 namespace {

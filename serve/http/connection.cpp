@@ -11,8 +11,8 @@
 #include <utility>
 
 #include "runtime/error.h"
-#include "serve/http/http_text.h"
-#include "serve/http/listening_socket.h"
+#include "serve/http/messages/http_text.h"
+#include "serve/http/sockets/listening_socket.h"
 
 namespace nodewright {
 namespace {

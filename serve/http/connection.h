@@ -9,8 +9,8 @@
 #include "serve/http/answer_queue.h"
 #include "serve/http/connection_loop.h"
 #include "serve/http/http_server.h"
-#include "serve/http/io_loop.h"
-#include "serve/http/request_parser.h"
+#include "serve/http/messages/request_parser.h"
+#include "serve/http/sockets/io_loop.h"
 
 namespace nodewright {
 

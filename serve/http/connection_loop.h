@@ -14,7 +14,7 @@
 
 #include "serve/http/body_budget.h"
 #include "serve/http/http_server.h"
-#include "serve/http/io_loop.h"
+#include "serve/http/sockets/io_loop.h"
 
 namespace nodewright {
 

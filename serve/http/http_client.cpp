@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "runtime/error.h"
-#include "serve/http/event_lines.h"
-#include "serve/http/http_text.h"
-#include "serve/http/io_loop.h"
-#include "serve/http/response_parser.h"
+#include "serve/http/messages/event_lines.h"
+#include "serve/http/messages/http_text.h"
+#include "serve/http/messages/response_parser.h"
+#include "serve/http/sockets/io_loop.h"
 
 namespace nodewright {
 namespace {

@@ -9,8 +9,8 @@
 #include <string>
 #include <string_view>
 
-#include "serve/http/http_place.h"
 #include "serve/http/http_server.h"
+#include "serve/http/sockets/http_place.h"
 
 namespace nodewright {
 

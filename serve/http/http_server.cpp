@@ -13,7 +13,7 @@
 
 #include "runtime/error.h"
 #include "serve/http/connection_loop.h"
-#include "serve/http/listening_socket.h"
+#include "serve/http/sockets/listening_socket.h"
 
 namespace nodewright {
 namespace {

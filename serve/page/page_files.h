@@ -8,7 +8,7 @@
 
 namespace nodewright {
 
-// "serve/page/chat.js" and the others.
+// "serve/page/site/chat.js" and the others.
 std::span<const EmbeddedSource> serve_page_files();
 
 // What GET `path` answers with, where it is a file of the page: "/" is page.html. Its type is empty where it is none.

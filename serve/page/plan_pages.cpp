@@ -7,7 +7,7 @@
 
 #include "graph/dump/graph_dump.h"
 #include "serve/api/api_error.h"
-#include "serve/http/query_fields.h"
+#include "serve/http/messages/query_fields.h"
 
 namespace nodewright {
 

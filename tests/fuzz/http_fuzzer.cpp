@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "serve/http/request_parser.h"
+#include "serve/http/messages/request_parser.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/meter.h"
 

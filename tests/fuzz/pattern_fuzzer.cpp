@@ -7,8 +7,8 @@
 
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/grammar_walk.h"
-#include "text/grammar/byte_pattern.h"
-#include "text/grammar/pattern_syntax.h"
+#include "text/grammar/patterns/byte_pattern.h"
+#include "text/grammar/patterns/pattern_syntax.h"
 #include "text/unicode/utf8.h"
 
 using namespace nodewright;

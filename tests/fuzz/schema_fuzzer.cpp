@@ -12,9 +12,9 @@
 #include "serve/fields/schema_references.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/fuzz/grammar_walk.h"
-#include "text/grammar/json_schema.h"
-#include "text/grammar/json_schema_rules.h"
-#include "text/grammar/schema_place.h"
+#include "text/grammar/schema/json_schema.h"
+#include "text/grammar/schema/json_schema_rules.h"
+#include "text/grammar/schema/schema_place.h"
 
 using namespace nodewright;
 

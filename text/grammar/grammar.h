@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "text/grammar/byte_pattern.h"
+#include "text/grammar/patterns/byte_pattern.h"
 #include "text/tokenizer/tokenizer.h"
 
 namespace nodewright {

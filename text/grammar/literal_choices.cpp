@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/work_budget.h"
-#include "text/grammar/byte_pattern.h"
-#include "text/grammar/json_schema_rules.h"
+#include "text/grammar/patterns/byte_pattern.h"
+#include "text/grammar/schema/json_schema_rules.h"
 
 namespace nodewright {
 namespace {

@@ -7,8 +7,8 @@
 
 namespace nodewright {
 
-// An expression of text/grammar/byte_pattern.h that matches each of `texts`, valid UTF-8 and at least one, and nothing
-// else. It stands alone.
+// An expression of text/grammar/patterns/byte_pattern.h that matches each of `texts`, valid UTF-8 and at least one, and
+// nothing else. It stands alone.
 std::string literals_pattern(std::vector<std::string> texts);
 
 // The same in the rules of text/grammar/context_free.h.

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "runtime/error.h"
-#include "text/grammar/byte_pattern.h"
 #include "text/grammar/context_free.h"
-#include "text/grammar/json_schema_rules.h"
 #include "text/grammar/literal_choices.h"
+#include "text/grammar/patterns/byte_pattern.h"
+#include "text/grammar/schema/json_schema_rules.h"
 
 namespace nodewright {
 namespace {

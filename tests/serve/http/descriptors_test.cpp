@@ -1,5 +1,5 @@
 // Connections that fit into the descriptors of the process.
-#include "serve/http/descriptors.h"
+#include "serve/http/sockets/descriptors.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>

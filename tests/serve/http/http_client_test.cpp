@@ -7,9 +7,9 @@
 #include <future>
 
 #include "runtime/error.h"
-#include "serve/http/event_lines.h"
-#include "serve/http/http_text.h"
-#include "serve/http/response_parser.h"
+#include "serve/http/messages/event_lines.h"
+#include "serve/http/messages/http_text.h"
+#include "serve/http/messages/response_parser.h"
 #include "tests/serve/http/serving_fixture.h"
 
 namespace nodewright {

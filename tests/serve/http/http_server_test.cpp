@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "runtime/error.h"
-#include "serve/http/listening_socket.h"
+#include "serve/http/sockets/listening_socket.h"
 #include "tests/serve/http/serving_fixture.h"
 
 namespace nodewright {

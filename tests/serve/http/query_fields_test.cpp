@@ -1,5 +1,5 @@
 // Fields of a query, as /plan, /sleep and /wake_up read them.
-#include "serve/http/query_fields.h"
+#include "serve/http/messages/query_fields.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Requests out of bytes: whole, in pieces, malformed, too large.
-#include "serve/http/request_parser.h"
+#include "serve/http/messages/request_parser.h"
 
 #include <gtest/gtest.h>
 

@@ -13,7 +13,7 @@
 #include "tests/support/error_text.h"
 #include "tests/support/processor_time.h"
 #include "tests/text/context_free/byte_texts.h"
-#include "text/grammar/json_schema_rules.h"
+#include "text/grammar/schema/json_schema_rules.h"
 
 namespace nodewright::test {
 namespace {

@@ -1,6 +1,6 @@
 // Numbers of a range and strings of a format as expressions: random numbers against the bounds, and texts of each
 // format.
-#include "text/grammar/decimal_pattern.h"
+#include "text/grammar/patterns/decimal_pattern.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include "tests/support/error_text.h"
 #include "tests/text/tokenizer_goldens.h"
 #include "text/grammar/grammar.h"
-#include "text/grammar/json_schema.h"
-#include "text/grammar/string_formats.h"
+#include "text/grammar/patterns/string_formats.h"
+#include "text/grammar/schema/json_schema.h"
 
 namespace nodewright {
 namespace {

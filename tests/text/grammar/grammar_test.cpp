@@ -16,7 +16,7 @@
 #include "engine/sampling/grammar_choice.h"
 #include "tests/support/error_text.h"
 #include "tests/text/tokenizer_goldens.h"
-#include "text/grammar/json_schema.h"
+#include "text/grammar/schema/json_schema.h"
 #include "text/tokenizer/steps/regex.h"
 
 namespace nodewright {

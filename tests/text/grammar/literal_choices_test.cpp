@@ -8,9 +8,9 @@
 #include <set>
 
 #include "base/work_budget.h"
-#include "text/grammar/byte_pattern.h"
 #include "text/grammar/grammar.h"
-#include "text/grammar/json_schema.h"
+#include "text/grammar/patterns/byte_pattern.h"
+#include "text/grammar/schema/json_schema.h"
 
 namespace nodewright {
 namespace {

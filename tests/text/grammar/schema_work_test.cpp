@@ -9,9 +9,9 @@
 
 #include "base/work_budget.h"
 #include "tests/support/error_text.h"
-#include "text/grammar/json_schema.h"
-#include "text/grammar/json_schema_rules.h"
-#include "text/grammar/schema_place.h"
+#include "text/grammar/schema/json_schema.h"
+#include "text/grammar/schema/json_schema_rules.h"
+#include "text/grammar/schema/schema_place.h"
 
 namespace nodewright {
 namespace {

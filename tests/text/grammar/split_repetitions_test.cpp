@@ -1,4 +1,4 @@
-#include "text/grammar/split_repetitions.h"
+#include "text/grammar/patterns/split_repetitions.h"
 
 #include <gtest/gtest.h>
 

@@ -5,9 +5,9 @@
 #include <random>
 
 #include "tests/text/tokenizer_goldens.h"
-#include "text/tokenizer/steps/marked_text.h"
 #include "text/tokenizer/steps/normalizer.h"
 #include "text/tokenizer/tokenizer.h"
+#include "text/tokenizer/tokens/marked_text.h"
 
 namespace nodewright {
 namespace {

@@ -9,7 +9,7 @@
 #include "tests/support/scratch_folder.h"
 #include "tests/text/tokenizer_goldens.h"
 #include "text/text_stream.h"
-#include "text/tokenizer/steps/normal_text.h"
+#include "text/tokenizer/tokens/normal_text.h"
 #include "text/unicode/utf8.h"
 
 namespace nodewright {

@@ -9,7 +9,7 @@
 #include "runtime/error.h"
 #include "tests/support/processor_time.h"
 #include "tests/text/tokenizer_goldens.h"
-#include "text/tokenizer/steps/normal_text.h"
+#include "text/tokenizer/tokens/normal_text.h"
 #include "text/unicode/normal_forms.h"
 
 namespace nodewright {

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "text/tokenizer/steps/marked_text.h"
+#include "text/tokenizer/tokens/marked_text.h"
 
 namespace nodewright {
 

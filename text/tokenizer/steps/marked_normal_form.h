@@ -1,7 +1,7 @@
 // The Unicode normal forms of a text with marks.
 #pragma once
 
-#include "text/tokenizer/steps/marked_text.h"
+#include "text/tokenizer/tokens/marked_text.h"
 #include "text/unicode/normal_forms.h"
 
 namespace nodewright {

@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "text/tokenizer/steps/marked_normal_form.h"
-#include "text/tokenizer/steps/normal_text.h"
 #include "text/tokenizer/tokens/byte_level.h"
+#include "text/tokenizer/tokens/normal_text.h"
 #include "text/unicode/character_kinds.h"
 #include "text/unicode/utf8.h"
 

@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "text/tokenizer/steps/character_map.h"
-#include "text/tokenizer/steps/marked_text.h"
 #include "text/tokenizer/steps/piece_text.h"
 #include "text/tokenizer/steps/regex.h"
+#include "text/tokenizer/tokens/marked_text.h"
 #include "text/unicode/normal_forms.h"
 
 namespace nodewright {

@@ -1,6 +1,6 @@
 #include "text/tokenizer/steps/piece_text.h"
 
-#include "text/tokenizer/steps/normal_text.h"
+#include "text/tokenizer/tokens/normal_text.h"
 #include "text/unicode/utf8.h"
 
 namespace nodewright {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "text/tokenizer/steps/character_map.h"
-#include "text/tokenizer/steps/marked_text.h"
+#include "text/tokenizer/tokens/marked_text.h"
 #include "text/tokenizer/tokens/prefix_tree.h"
 
 namespace nodewright {

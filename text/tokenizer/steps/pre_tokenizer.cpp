@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "text/tokenizer/steps/normal_text.h"
 #include "text/tokenizer/tokens/byte_level.h"
+#include "text/tokenizer/tokens/normal_text.h"
 #include "text/unicode/utf8.h"
 
 namespace nodewright {

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 
-#include "text/tokenizer/steps/normal_text.h"
 #include "text/tokenizer/tokens/byte_fallback.h"
 #include "text/tokenizer/tokens/byte_level.h"
+#include "text/tokenizer/tokens/normal_text.h"
 #include "text/unicode/utf8.h"
 
 namespace nodewright {

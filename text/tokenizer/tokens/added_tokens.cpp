@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "text/tokenizer/steps/marked_text.h"
+#include "text/tokenizer/tokens/marked_text.h"
 #include "text/unicode/character_kinds.h"
 #include "text/unicode/utf8.h"
 

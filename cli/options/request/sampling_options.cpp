@@ -1,0 +1,58 @@
+#include "cli/options/request/sampling_options.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "cli/options/whole_number.h"
+#include "cli/output/say.h"
+#include "engine/sampling/sampling_range.h"
+#include "runtime/error.h"
+
+namespace nodewright::cli {
+
+void add_sampling_options(CLI::App& command, SamplingOptions& options) {
+  command.add_option("--temperature", options.temperature, "0: greedy (default: the checkpoint's)");
+  command.add_option("--top-k", options.top_k, "keep the k likeliest tokens; 0: all (default: the checkpoint's)")
+      ->check(whole_number<uint32_t>);
+  command.add_option("--top-p", options.top_p,
+                     "keep the likeliest tokens up to this mass; 1: all (default: the checkpoint's)");
+  command.add_option("--min-p", options.min_p,
+                     "keep tokens of at least this share of the likeliest one's probability; 0: all (default: the "
+                     "checkpoint's)");
+  command.add_option(
+      "--repetition-penalty", options.repetition_penalty,
+      "divides the logits of tokens that prompt and output have had; 1: none (default: the checkpoint's)");
+  command.add_option("--presence-penalty", options.presence_penalty,
+                     "taken from the logits of tokens that the output has had (default: 0)");
+  command.add_option("--frequency-penalty", options.frequency_penalty, "the same, for each time (default: 0)");
+  command.add_option("--seed", options.seed, "of the random choice: repeats it (default: another one each time)")
+      ->check(whole_number<uint64_t>);
+  command.add_flag("--greedy", options.greedy, "take the likeliest token, whatever the checkpoint says");
+}
+
+void check(const SamplingOptions& options) {
+  if (options.greedy && options.temperature.value_or(0) > 0)
+    throw Error({.doing = "use together",
+                 .object = "--greedy and --temperature",
+                 .detail = "greedy is a temperature of 0, and another is asked for",
+                 .advice = "one of them",
+                 .fault = Fault::usage});
+  if (std::string why = why_not(penalties_of(options, {}), {}, 1); !why.empty())
+    throw Error({.doing = "choose tokens", .detail = std::move(why), .fault = Fault::usage});
+  const std::optional<SamplingFault> fault = sampling_fault(options.temperature.value_or(0), options.top_k.value_or(0),
+                                                            options.top_p.value_or(1), options.min_p.value_or(0));
+  if (!fault) return;
+  std::string option = "--" + fault->field;
+  std::ranges::replace(option, '_', '-');
+  throw Error({.doing = "use", .object = option, .detail = fault->detail, .fault = Fault::usage});
+}
+
+void tell_ignored(const GenerationDefaults& defaults) {
+  if (defaults.ignored.empty()) return;
+  say("nodewright: generation_config.json asks for {}, which is ignored\n", fmt::join(defaults.ignored, ", "));
+}
+
+}  // namespace nodewright::cli
