@@ -52,7 +52,7 @@ def main(root):
 def project_files(root):
     """Paths of the project's own sources, relative to root; no build folders, no third_party."""
     found = []
-    for folder in (*BELOW, *TOP, LEAVES, "cmake"):
+    for folder in (*BELOW, *TOP, LEAVES, "cmake", "demo", "docs"):
         for where, folders, files in os.walk(os.path.join(root, folder)):
             folders[:] = [name for name in folders if name not in NOT_OURS]
             found += [os.path.relpath(os.path.join(where, name), root) for name in files]

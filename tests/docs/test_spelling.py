@@ -15,7 +15,7 @@ IGNORED = [
     "temprature", "genrate",   # misspelled on purpose: what "did you mean" is tested with
 ]
 # Sources of others, goldens, what commands printed, and texts of models.
-LEFT_OUT = ["third_party", "tests/golden", "tests/fuzz/corpus", "bench/results", "models/demo"]
+LEFT_OUT = ["third_party", "tests/golden", "tests/fuzz/corpus", "bench/results", "models/demo", "demo"]
 SUFFIXES = {".md", ".h", ".cpp", ".cu", ".cuh", ".py", ".sh", ".js", ".css", ".html", ".cmake", ".txt", ".in", ""}
 
 
