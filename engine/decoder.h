@@ -46,7 +46,7 @@ struct DecoderOptions {
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
 
-  // Rows from which on steps are library products (models/plan/step_shape.h); 0: never.
+  // Rows from which on steps are library products (models/step/step_shape.h); 0: never.
   int64_t products_from = kProductsFromRows;
 
   bool keep_logits = false;  // read_logits() may be called; else steps leave those that no choice reads

@@ -8,7 +8,7 @@
 
 #include "engine/engine.h"
 #include "engine/engine_parts.h"
-#include "models/plan/lanes.h"
+#include "models/step/lanes.h"
 #include "runtime/error.h"
 
 namespace nodewright {

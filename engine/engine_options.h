@@ -51,7 +51,7 @@ struct EngineOptions {
   std::function<void(const StepRecord&)> stepped;            // each committed step, in order; may be empty
   // Changes of what prompts may find in the cache, in order, by Engine::advance(); may be empty.
   std::function<void(std::vector<PageEvent>)> pages_changed;
-  // Rows from which on steps are library products (models/plan/step_shape.h); 0: never.
+  // Rows from which on steps are library products (models/step/step_shape.h); 0: never.
   int64_t products_from = kProductsFromRows;
   std::shared_ptr<const Tuning> tuning;  // of this device and model (models/tuning/step_tuning.h), or none
   PrefillForm prefill = PrefillForm::graph;

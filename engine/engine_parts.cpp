@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "engine/option_range.h"
-#include "models/plan/lanes.h"
+#include "models/step/lanes.h"
 #include "runtime/error.h"
 
 namespace nodewright {

@@ -13,7 +13,7 @@
 #include "models/decoder_model.h"
 #include "models/kv_cache.h"
 #include "models/lowering/decoder_kernels.h"
-#include "models/plan/decode_state.h"
+#include "models/step/decode_state.h"
 #include "runtime/kernels/kernel_cache.h"
 
 namespace nodewright {

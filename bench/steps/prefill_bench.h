@@ -9,7 +9,7 @@
 #include "engine/device/prefill_form.h"
 #include "graph/edges/edge_derivation.h"
 #include "models/decoder_model.h"
-#include "models/plan/step_shape.h"
+#include "models/step/step_shape.h"
 #include "runtime/kernels/kernel_cache.h"
 
 namespace nodewright {

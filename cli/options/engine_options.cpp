@@ -16,7 +16,7 @@
 #include "cli/report/step_log.h"
 #include "engine/byte_size.h"
 #include "engine/option_range.h"
-#include "models/plan/step_shape.h"
+#include "models/step/step_shape.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {

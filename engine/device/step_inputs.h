@@ -5,7 +5,7 @@
 #include <optional>
 #include <span>
 
-#include "models/plan/decode_state.h"
+#include "models/step/decode_state.h"
 
 namespace nodewright {
 

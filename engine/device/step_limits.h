@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "engine/device/step_slots_options.h"
-#include "models/plan/lanes.h"
+#include "models/step/lanes.h"
 
 namespace nodewright {
 

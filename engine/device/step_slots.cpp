@@ -10,7 +10,7 @@
 #include "engine/device/page_budget.h"
 #include "engine/device/step_followers.h"
 #include "graph/timing/stopwatch.h"
-#include "models/plan/lanes.h"
+#include "models/step/lanes.h"
 #include "runtime/error.h"
 
 namespace nodewright {

@@ -60,7 +60,7 @@ class StepSlots {
   // The pinned input block of a bucket. Buckets of one slot share memory.
   const StepInputs& inputs(int slot, int bucket) const { return graph(slot, bucket).state.host_inputs; }
 
-  // Rows of each half of a bucket that is two lanes, whose rows RowOrder orders (models/plan/lanes.h); else 0.
+  // Rows of each half of a bucket that is two lanes, whose rows RowOrder orders (models/step/lanes.h); else 0.
   int64_t lane_rows(int bucket) const { return graph(0, bucket).state.lanes.empty() ? 0 : bucket / 2; }
   bool has_bucket(int bucket) const { return first().slot(0).graphs.contains(bucket); }
   // The same as bytes, and those of the second choice of the slot's last launch: the same layout in every process with

@@ -35,12 +35,12 @@ struct StepSlotsOptions {
   // Told of every graph when it is there, by the thread that built it, under a lock; may be empty.
   std::function<void(const BuiltBucket&)> built;
 
-  // Rows from which on steps are library products (models/plan/step_shape.h); 0: never.
+  // Rows from which on steps are library products (models/step/step_shape.h); 0: never.
   int64_t products_from = kProductsFromRows;
   PrefillForm prefill = PrefillForm::graph;
   AdapterLimits adapters = {};  // that rows may have: a second graph a bucket
   // 2: of a team, buckets that can be are two halves, whose sums are exchanged while the other half computes
-  // (models/plan/lanes.h).
+  // (models/step/lanes.h).
   int64_t lanes = 1;
 
   // For a model whose other parts are in other processes (engine/ranks). Rank 0 alone: the followers, which receive

@@ -9,7 +9,7 @@
 
 #include "graph/plan_run.h"
 #include "kernels_src/step/update_tables.h"
-#include "models/plan/decode_state.h"
+#include "models/step/decode_state.h"
 #include "runtime/kernels/kernel_cache.h"
 
 namespace nodewright {

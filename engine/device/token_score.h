@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "models/plan/choice_state.h"
+#include "models/step/choice_state.h"
 
 namespace nodewright {
 

@@ -12,7 +12,7 @@
 #include "base/shared_list.h"
 #include "engine/device/step_inputs.h"
 #include "engine/schedule/request.h"
-#include "models/plan/choice_state.h"
+#include "models/step/choice_state.h"
 
 namespace nodewright {
 

@@ -16,7 +16,7 @@
 
 #include "base/shared_list.h"
 #include "engine/schedule/turn_lines.h"
-#include "models/plan/hidden_states.h"
+#include "models/step/hidden_states.h"
 
 namespace nodewright {
 

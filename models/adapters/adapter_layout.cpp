@@ -1,7 +1,7 @@
 #include "models/adapters/adapter_layout.h"
 
 #include "kernels_src/args.h"
-#include "models/plan/row_stride.h"
+#include "models/weights/row_stride.h"
 #include "runtime/memory/arena.h"
 
 namespace nodewright {

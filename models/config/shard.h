@@ -24,7 +24,7 @@ struct Shard {
 // Error with the number that does not divide, or with what of the network no rank can do alone.
 ModelConfig shard_of(const ModelConfig& whole, Shard shard);
 
-// Exchanges of a step of such a part, those of layers once for each lane (models/plan/lanes.h). An even number
+// Exchanges of a step of such a part, those of layers once for each lane (models/step/lanes.h). An even number
 // (graph/team/team_check.h).
 int64_t exchanges_of_step(const ModelConfig& part, int64_t lanes = 1);
 // Whether queries and keys of this layer, where they are normed over all ranks, are normed in an exchange each instead

@@ -6,7 +6,7 @@
 #include <array>
 #include <utility>
 
-#include "models/plan/row_stride.h"
+#include "models/weights/row_stride.h"
 #include "runtime/error.h"
 
 namespace nodewright {

@@ -9,7 +9,7 @@
 #include "kernels_src/step/advance.h"
 #include "models/config/model_config.h"
 #include "models/lowering/lowering.h"
-#include "models/plan/step_shape.h"
+#include "models/step/step_shape.h"
 #include "runtime/kernels/kernel_cache.h"
 
 namespace nodewright {

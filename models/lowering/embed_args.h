@@ -2,7 +2,7 @@
 #pragma once
 
 #include "models/lowering/lowering.h"
-#include "models/plan/row_stride.h"
+#include "models/weights/row_stride.h"
 
 namespace nodewright {
 

@@ -8,7 +8,7 @@
 #include "kernels_src/adapters/shrink.h"
 #include "kernels_src/adapters/shrink_shape.h"
 #include "models/lowering/lowering_rows.h"
-#include "models/plan/row_stride.h"
+#include "models/weights/row_stride.h"
 
 namespace nodewright {
 namespace {

@@ -13,7 +13,7 @@
 #include "kernels_src/collective/rank_value.h"
 #include "models/lowering/embed_args.h"
 #include "models/lowering/lowering_rows.h"
-#include "models/plan/row_stride.h"
+#include "models/weights/row_stride.h"
 #include "runtime/libraries/collectives.h"
 
 namespace nodewright {

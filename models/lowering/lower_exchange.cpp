@@ -13,7 +13,7 @@
 #include "kernels_src/projection/project_exchange_shape.h"
 #include "models/lowering/embed_args.h"
 #include "models/lowering/lowering_rows.h"
-#include "models/plan/row_stride.h"
+#include "models/weights/row_stride.h"
 
 namespace nodewright {
 namespace {

@@ -8,7 +8,7 @@
 #include "kernels_src/experts/group_by_expert.h"
 #include "kernels_src/residual/norm_rows.h"
 #include "models/lowering/lowering_rows.h"
-#include "models/plan/row_stride.h"
+#include "models/weights/row_stride.h"
 
 namespace nodewright {
 namespace {

@@ -6,7 +6,7 @@
 #include "kernels_src/residual/norm_rows.h"
 #include "kernels_src/sampling/cap_logits.h"
 #include "models/lowering/lowering_rows.h"
-#include "models/plan/row_stride.h"
+#include "models/weights/row_stride.h"
 
 namespace nodewright {
 namespace {

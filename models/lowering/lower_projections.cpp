@@ -10,7 +10,7 @@
 #include "kernels_src/projection/project.h"
 #include "kernels_src/projection/project_add.h"
 #include "models/lowering/lowering_rows.h"
-#include "models/plan/row_stride.h"
+#include "models/weights/row_stride.h"
 
 namespace nodewright {
 namespace {

@@ -8,7 +8,7 @@
 #include "kernels_src/sampling/record_choice.h"
 #include "kernels_src/sampling/sample.h"
 #include "kernels_src/sampling/shape_logits.h"
-#include "models/plan/choice_state.h"
+#include "models/step/choice_state.h"
 #include "runtime/kernels/kernel_cache.h"
 
 namespace nodewright {

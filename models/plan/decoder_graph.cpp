@@ -9,8 +9,8 @@
 
 #include "kernels_src/product/rows/matvec_shape.h"
 #include "models/lowering/lowering.h"
-#include "models/plan/lanes.h"
-#include "models/plan/row_stride.h"
+#include "models/step/lanes.h"
+#include "models/weights/row_stride.h"
 
 namespace nodewright {
 namespace {

@@ -3,7 +3,7 @@
 //
 // Each row is one new token of one sequence. Rows of the same sequence at successive positions are allowed: every row's
 // key and value are in the cache before any row attends, so a chunk of a prompt is the same plan without the head. With
-// products (models/plan/step_shape.h) such rows lie together, after the n_sampled rows that choose a token.
+// products (models/step/step_shape.h) such rows lie together, after the n_sampled rows that choose a token.
 #pragma once
 
 #include <span>
@@ -15,7 +15,7 @@
 #include "models/decoder_model.h"
 #include "models/kv_cache.h"
 #include "models/lowering/decoder_kernels.h"
-#include "models/plan/decode_state.h"
+#include "models/step/decode_state.h"
 
 namespace nodewright {
 

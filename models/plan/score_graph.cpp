@@ -8,7 +8,7 @@
 #include "kernels_src/sampling/logit_row.h"
 #include "models/lowering/lowering.h"
 #include "models/network/network.h"
-#include "models/plan/row_stride.h"
+#include "models/weights/row_stride.h"
 
 namespace nodewright {
 namespace {

@@ -12,7 +12,7 @@
 #include "kernels_src/sampling/cap_logits.h"
 #include "kernels_src/sampling/record_choice.h"
 #include "models/decoder_model.h"
-#include "models/plan/score_state.h"
+#include "models/step/score_state.h"
 #include "runtime/kernels/kernel_cache.h"
 #include "runtime/matmul_plan.h"
 

@@ -2,7 +2,7 @@
 // prompt is cut and whatever is served beside it.
 #include <map>
 
-#include "models/plan/network_form.h"
+#include "models/step/network_form.h"
 #include "tests/engine/poison_free.h"
 #include "tests/engine/scored_prompts.h"
 #include "tests/support/error_text.h"

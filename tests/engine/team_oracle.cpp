@@ -39,7 +39,7 @@
 #include "kernels_src/residual/norm_rows.h"
 #include "kernels_src/sampling/cap_logits.h"
 #include "kernels_src/sampling/sample.h"
-#include "models/plan/row_stride.h"
+#include "models/weights/row_stride.h"
 #include "runtime/libraries/collectives.h"
 #include "tests/engine/oracle_kernels.h"
 

@@ -16,7 +16,7 @@
 #include "models/adapters/adapter_slots.h"
 #include "models/lowering/decoder_kernels.h"
 #include "models/plan/decoder_graph.h"
-#include "models/plan/lanes.h"
+#include "models/step/lanes.h"
 #include "tests/engine/golden_model.h"
 
 namespace nodewright::test {
@@ -71,7 +71,7 @@ struct LoadedTeam {
 class TeamParts {
  public:
   // `most_sampled`: rows of a step of products that choose a token, at most; 0: all. `adapters`: with them the kernels
-  // are those of rows that may have some. `lanes`: 2: a step that can be two halves is (models/plan/lanes.h).
+  // are those of rows that may have some. `lanes`: 2: a step that can be two halves is (models/step/lanes.h).
   // `collectives`: the ranks exchange by a library's calls.
   TeamParts(LoadedTeam& loaded, int64_t rows, Numerics numerics = Numerics::fast, int64_t most_sampled = 0,
             AdapterLimits adapters = {}, int64_t lanes = 1, bool collectives = false)

@@ -1,5 +1,5 @@
 // What the operations of a network allow: forms of whole steps, and kernels one by one. Needs no device.
-#include "models/plan/network_form.h"
+#include "models/step/network_form.h"
 
 #include <gtest/gtest.h>
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "models/plan/decode_state.h"
+#include "models/step/decode_state.h"
 
 namespace nodewright {
 

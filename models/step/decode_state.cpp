@@ -1,4 +1,4 @@
-#include "models/plan/decode_state.h"
+#include "models/step/decode_state.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -11,8 +11,8 @@
 #include "kernels_src/product/tiles/tile_shape.h"
 #include "kernels_src/step/advance.h"
 #include "models/kv_cache.h"
-#include "models/plan/lanes.h"
-#include "models/plan/row_stride.h"
+#include "models/step/lanes.h"
+#include "models/weights/row_stride.h"
 
 namespace nodewright {
 namespace {

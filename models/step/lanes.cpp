@@ -1,4 +1,4 @@
-#include "models/plan/lanes.h"
+#include "models/step/lanes.h"
 
 #include <algorithm>
 

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "models/plan/choice_state.h"
-#include "models/plan/decode_state.h"
+#include "models/step/choice_state.h"
+#include "models/step/decode_state.h"
 
 namespace nodewright {
 

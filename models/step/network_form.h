@@ -1,4 +1,4 @@
-// What all operations of a network together allow a step to be, for models/plan/step_shape.h. Which kernel takes which
+// What all operations of a network together allow a step to be, for models/step/step_shape.h. Which kernel takes which
 // operation is the table's decision (models/lowering/lowering.h).
 #pragma once
 

@@ -1,11 +1,11 @@
-#include "models/plan/score_state.h"
+#include "models/step/score_state.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "kernels_src/sampling/record_choice.h"
-#include "models/plan/network_form.h"
-#include "models/plan/row_stride.h"
+#include "models/step/network_form.h"
+#include "models/weights/row_stride.h"
 
 namespace nodewright {
 namespace {

@@ -13,7 +13,7 @@
 #include <string_view>
 #include <vector>
 
-#include "models/plan/decode_state.h"
+#include "models/step/decode_state.h"
 
 namespace nodewright {
 

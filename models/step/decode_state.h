@@ -14,7 +14,7 @@
 #include "kernels_src/experts/group_by_expert.h"
 #include "kernels_src/sampling/scored_token.h"
 #include "models/config/model_config.h"
-#include "models/plan/step_shape.h"
+#include "models/step/step_shape.h"
 #include "runtime/memory/arena.h"
 #include "runtime/memory/memory.h"
 
@@ -36,7 +36,7 @@ struct DecodeLimits {
   std::shared_ptr<const Tuning> tuning;  // or none
   AdapterLimits adapters = {};           // that rows may have; not with launches of several steps
   bool collectives = false;              // StepShape::collectives
-  int64_t lanes = 1;                     // 2: large steps are two halves (models/plan/lanes.h)
+  int64_t lanes = 1;                     // 2: large steps are two halves (models/step/lanes.h)
   int64_t sampled() const { return most_sampled > 0 ? most_sampled : sequences; }
   bool operator==(const DecodeLimits&) const = default;
 };
@@ -147,7 +147,7 @@ struct DecodeState {
   NamedRange host_tokens_range;
   std::vector<NamedRange> scratch;  // activations and workspaces: written before they are read
   std::vector<NamedRange> kept;     // live across launches: arrivals, last_token, block_table
-  std::vector<DecodeState> lanes;   // the early one and the late one, parts of this; or none (models/plan/lanes.h)
+  std::vector<DecodeState> lanes;   // the early one and the late one, parts of this; or none (models/step/lanes.h)
 };
 
 class DecodeSlot {

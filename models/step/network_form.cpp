@@ -1,4 +1,4 @@
-#include "models/plan/network_form.h"
+#include "models/step/network_form.h"
 
 #include <set>
 

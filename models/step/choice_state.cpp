@@ -1,11 +1,11 @@
-#include "models/plan/choice_state.h"
+#include "models/step/choice_state.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "kernels_src/sampling/record_choice.h"
 #include "kernels_src/sampling/shape_logits.h"
-#include "models/plan/row_stride.h"
+#include "models/weights/row_stride.h"
 
 namespace nodewright {
 namespace {

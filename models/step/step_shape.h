@@ -7,8 +7,8 @@
 #include "kernels_src/attention/flash_decode.h"
 #include "models/adapters/adapter_layout.h"
 #include "models/config/model_config.h"
-#include "models/plan/hidden_states.h"
-#include "models/plan/network_form.h"
+#include "models/step/hidden_states.h"
+#include "models/step/network_form.h"
 #include "models/tuning/step_tuning.h"
 
 namespace nodewright {
@@ -52,7 +52,7 @@ struct StepShape {
   NetworkForm network;
   AdapterLimits adapters = {};  // that rows may have, each its own
   bool collectives = false;     // of a part of a network: its ranks exchange by a library's calls, not by packets
-  bool is_lane = false;         // another step's rows are computed beside it (models/plan/lanes.h)
+  bool is_lane = false;         // another step's rows are computed beside it (models/step/lanes.h)
   bool with_products() const { return arithmetic == Arithmetic::products; }
   // The head is a library's product, unless it is a tile that holds its rows; surely, where none may.
   bool has_head_product() const { return with_products() && sampled_rows >= kProductsFromRows; }
