@@ -150,7 +150,7 @@ check-clients: build
 
 check-tokenizers: build
 	cmake/install_missing.sh clients
-	tests/reference/fetch_tokenizers.sh
+	tests/reference/tokenization/fetch_tokenizers.sh
 	ctest --test-dir build -L tokenizers --output-on-failure
 
 check-templates: configure

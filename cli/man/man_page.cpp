@@ -21,7 +21,7 @@ constexpr Told kExitCodes[] = {
     {"1", "Failure, in whole or in part; a comparison that found a difference; a checkpoint that does not run."},
     {"2", "A wrong command line, or a file or folder that it names and that is not there."},
     {"130, 143", "Ended by SIGINT or SIGTERM."}};
-// docs/command.md has the same list, and tests/cli/test_man.py compares them.
+// docs/command.md has the same list, and tests/cli/help/test_man.py compares them.
 constexpr Told kVariables[] = {
     {"NODEWRIGHT_API_KEY", "Key that serve demands where --api-key is silent."},
     {"NODEWRIGHT_RENDEZVOUS_SECRET", "Text that ranks must know to join where --rendezvous-secret is silent."},

@@ -21,7 +21,7 @@ import check_plan  # noqa: E402
 MODELS = ("odd_sizes", "one_kv_head", "unaligned", "qwen3/normed_heads", "gemma3/window_16",
           "gpt2/learned_positions")
 MODES = ("explicit", "captured", "eager")
-LIMIT_OVER_ERROR = 2.5  # as kLimitOverError in tests/engine/parity_limits.h
+LIMIT_OVER_ERROR = 2.5  # as kLimitOverError in tests/engine/parity/parity_limits.h
 
 
 def read_npy(path):

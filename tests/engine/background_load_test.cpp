@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "engine/engine.h"
-#include "tests/engine/golden_model.h"
+#include "tests/engine/parity/golden_model.h"
 #include "tests/support/error_text.h"
 #include "tests/support/scratch_folder.h"
 

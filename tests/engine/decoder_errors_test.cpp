@@ -1,7 +1,7 @@
 // What a decoder refuses, and that a refusal appends nothing and keeps no page.
 #include <functional>
 
-#include "tests/engine/golden_model.h"
+#include "tests/engine/parity/golden_model.h"
 
 namespace nodewright {
 namespace {

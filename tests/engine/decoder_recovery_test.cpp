@@ -1,7 +1,7 @@
 // A decoder after a driver call of it has failed: it goes on to the tokens of an undisturbed one, or says why not.
 #include "graph/graph_exec.h"
 #include "kernels_src/attention/rope_flash_decode.h"
-#include "tests/engine/golden_model.h"
+#include "tests/engine/parity/golden_model.h"
 
 namespace nodewright {
 namespace {

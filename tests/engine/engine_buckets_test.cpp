@@ -7,7 +7,7 @@
 
 #include "engine/engine.h"
 #include "runtime/host/parallel.h"
-#include "tests/engine/golden_model.h"
+#include "tests/engine/parity/golden_model.h"
 #include "tests/support/error_text.h"
 
 namespace nodewright {

@@ -5,7 +5,7 @@
 
 #include "engine/engine.h"
 #include "tests/engine/cache/page_index.h"
-#include "tests/engine/golden_model.h"
+#include "tests/engine/parity/golden_model.h"
 
 namespace nodewright {
 namespace {

@@ -9,8 +9,8 @@
 #include <random>
 
 #include "engine/sampling/seeds.h"
-#include "tests/engine/golden_model.h"
-#include "tests/engine/poison_free.h"
+#include "tests/engine/device/poison_free.h"
+#include "tests/engine/parity/golden_model.h"
 #include "tests/support/error_text.h"
 
 namespace nodewright {

@@ -9,7 +9,7 @@
 
 #include "engine/engine.h"
 #include "runtime/calls/interposer.h"
-#include "tests/engine/golden_model.h"
+#include "tests/engine/parity/golden_model.h"
 
 namespace nodewright::test {
 

@@ -7,7 +7,7 @@
 #include "runtime/calls/cpu_driver_api.h"
 #include "runtime/context_guard.h"
 #include "runtime/event.h"
-#include "tests/engine/golden_model.h"
+#include "tests/engine/parity/golden_model.h"
 
 namespace nodewright {
 namespace {

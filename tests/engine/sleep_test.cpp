@@ -4,7 +4,7 @@
 
 #include <optional>
 
-#include "tests/engine/planted_checkpoint.h"
+#include "tests/engine/parity/planted_checkpoint.h"
 #include "tests/engine/sleeper.h"
 #include "tests/support/error_text.h"
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "engine/sleep.h"
-#include "tests/engine/golden_model.h"
+#include "tests/engine/parity/golden_model.h"
 
 namespace nodewright::test {
 

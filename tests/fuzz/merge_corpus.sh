@@ -6,7 +6,7 @@ cd "$(dirname "$0")/../.."
 [ $# -ge 1 ] || { sed -n '2,3s/^# //p' "$0" >&2; exit 2; }
 build=$1
 shift
-names=${*:-$(for f in tests/fuzz/*_fuzzer.cpp; do basename "$f" _fuzzer.cpp; done)}
+names=${*:-$(for f in tests/fuzz/fuzzers/*_fuzzer.cpp; do basename "$f" _fuzzer.cpp; done)}
 for name in $names; do
   corpus=tests/fuzz/corpus/$name
   small=$(mktemp -d) merged=$(mktemp -d)

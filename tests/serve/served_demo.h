@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "serve/server.h"
-#include "tests/engine/golden_model.h"
+#include "tests/engine/parity/golden_model.h"
 #include "tests/serve/api/fake_engine.h"
 #include "tests/serve/http/serving_fixture.h"
 

@@ -1,4 +1,5 @@
-// The golden files that tests/reference/make_tokenizer_goldens.py wrote, and tokenizer files made up by a test.
+// The golden files that tests/reference/tokenization/make_tokenizer_goldens.py wrote, and tokenizer files made up by a
+// test.
 #pragma once
 
 #include <gtest/gtest.h>

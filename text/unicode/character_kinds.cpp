@@ -10,7 +10,7 @@
 namespace nodewright {
 namespace {
 
-// Letters whose lower case utf8proc 2.8 does not know. Source: tests/reference/unicode_kinds.py.
+// Letters whose lower case utf8proc 2.8 does not know. Source: tests/reference/tokenization/unicode_kinds.py.
 struct NewerCapital {
   char32_t first, last;
   char32_t lower;  // of the first

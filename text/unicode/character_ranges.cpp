@@ -1,4 +1,4 @@
-// Written by tests/reference/unicode_kinds.py from what `tokenizers` 0.23.3 makes of each
+// Written by tests/reference/tokenization/unicode_kinds.py from what `tokenizers` 0.23.3 makes of each
 // code point. First and last code point of each range, in order.
 #include "text/unicode/character_kinds.h"
 

@@ -28,7 +28,8 @@ int combining_class(utf8proc_int32_t code_point) {
   return utf8proc_get_property(code_point)->combining_class;
 }
 
-// Compatibility decompositions that came after Unicode 9 (tests/reference/unicode_kinds.py compares all code points).
+// Compatibility decompositions that came after Unicode 9 (tests/reference/tokenization/unicode_kinds.py compares all
+// code points).
 bool decomposes_since_later(char32_t code_point) {
   static constexpr CodePointRange ranges[] = {{0x32FF, 0x32FF},   {0xA7F2, 0xA7F4},   {0xAB69, 0xAB69},
                                               {0x10781, 0x10785}, {0x10787, 0x107B0}, {0x107B2, 0x107BA},

@@ -1,5 +1,5 @@
 // The tables were asked from `tokenizers` 0.23.3 itself, code point by code point
-// (tests/reference/unicode_versions.py).
+// (tests/reference/tokenization/unicode_versions.py).
 #include "text/unicode/unicode_versions.h"
 
 #include <algorithm>

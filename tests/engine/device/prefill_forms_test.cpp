@@ -6,7 +6,7 @@
 #include "engine/device/prefill_form.h"
 #include "engine/device/step_inputs.h"
 #include "engine/engine.h"
-#include "tests/engine/golden_model.h"
+#include "tests/engine/parity/golden_model.h"
 #include "tests/support/error_text.h"
 
 namespace nodewright {

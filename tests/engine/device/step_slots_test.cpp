@@ -8,7 +8,7 @@
 #include <numeric>
 #include <utility>
 
-#include "tests/engine/golden_model.h"
+#include "tests/engine/parity/golden_model.h"
 
 namespace nodewright {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <numeric>
 
-#include "tests/engine/golden_model.h"
+#include "tests/engine/parity/golden_model.h"
 
 namespace nodewright {
 namespace {

@@ -11,7 +11,7 @@
 #include "engine/engine_parts.h"
 #include "engine/ranks/rank_followers.h"
 #include "runtime/context_guard.h"
-#include "tests/engine/golden_model.h"
+#include "tests/engine/parity/golden_model.h"
 #include "tests/engine/ranks/linked_ranks.h"
 #include "tests/support/error_text.h"
 

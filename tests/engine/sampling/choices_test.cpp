@@ -5,7 +5,7 @@
 #include <map>
 
 #include "engine/engine.h"
-#include "tests/engine/golden_model.h"
+#include "tests/engine/parity/golden_model.h"
 #include "tests/support/error_text.h"
 #include "tests/support/host_choice.h"
 #include "tests/support/host_shaping.h"

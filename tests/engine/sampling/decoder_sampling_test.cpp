@@ -1,7 +1,7 @@
 // Tokens that steps choose: greedy, sampled from a seed, and fed to the next step without leaving the device.
 #include <algorithm>
 
-#include "tests/engine/golden_model.h"
+#include "tests/engine/parity/golden_model.h"
 
 namespace nodewright {
 namespace {

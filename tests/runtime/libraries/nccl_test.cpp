@@ -1,5 +1,5 @@
 // NCCL as a library of entries: what is said of one that is not there or refuses; and what a group of ranks
-// does with calls that a test stands in for. The real one: tests/engine/nccl_test.cpp.
+// does with calls that a test stands in for. The real one: tests/engine/ranks/nccl_test.cpp.
 #include <cstdlib>
 #include <cstring>
 

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "serve/loop/engine_loop.h"
-#include "tests/engine/golden_model.h"
+#include "tests/engine/parity/golden_model.h"
 #include "tests/support/error_text.h"
 
 namespace nodewright {

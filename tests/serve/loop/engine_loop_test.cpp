@@ -7,7 +7,7 @@
 #include <random>
 #include <thread>
 
-#include "tests/engine/golden_model.h"
+#include "tests/engine/parity/golden_model.h"
 #include "tests/support/error_text.h"
 
 namespace nodewright {

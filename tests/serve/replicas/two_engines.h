@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "serve/replicas/replicas.h"
-#include "tests/engine/golden_model.h"
+#include "tests/engine/parity/golden_model.h"
 
 namespace nodewright::test {
 
