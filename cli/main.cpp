@@ -13,7 +13,7 @@
 #include "cli/interruption.h"
 #include "cli/options/empty_values.h"
 #include "cli/options/familiar_words.h"
-#include "cli/options/path_checks.h"
+#include "cli/options/folders/path_checks.h"
 #include "cli/options/value_names.h"
 #include "cli/output/say.h"
 #include "cli/output/standard_output.h"

@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "cli/options/model_folder.h"
+#include "cli/options/folders/model_folder.h"
 #include "cli/options/tuning_choice.h"
 #include "engine/decoder.h"
-#include "engine/device/step_slots.h"
+#include "engine/topology/step_slots.h"
 #include "models/decoder_model.h"
 #include "runtime/device_selection.h"
 #include "runtime/kernels/kernel_cache.h"

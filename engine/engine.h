@@ -24,7 +24,6 @@
 
 #include "engine/adapters/adapter_table.h"
 #include "engine/device/hidden_rows.h"
-#include "engine/device/step_slots.h"
 #include "engine/engine_options.h"
 #include "engine/engine_stats.h"
 #include "engine/sampling/choice_options.h"
@@ -32,6 +31,7 @@
 #include "engine/schedule/drafter.h"
 #include "engine/schedule/scheduler.h"
 #include "engine/step_record.h"
+#include "engine/topology/step_slots.h"
 
 namespace nodewright {
 

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/step_slots.h"
 #include "engine/schedule/pipeline.h"
 #include "engine/step_record.h"
+#include "engine/topology/step_slots.h"
 
 namespace nodewright {
 

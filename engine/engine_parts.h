@@ -4,9 +4,9 @@
 #include <cstdint>
 
 #include "engine/cache/kv_pool.h"
-#include "engine/device/step_slots.h"
 #include "engine/engine_options.h"
 #include "engine/schedule/scheduler.h"
+#include "engine/topology/step_slots.h"
 
 namespace nodewright {
 

@@ -7,7 +7,7 @@
 #include <span>
 
 #include "bench/spread.h"
-#include "engine/device/step_slots.h"
+#include "engine/topology/step_slots.h"
 
 namespace nodewright {
 

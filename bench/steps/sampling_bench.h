@@ -10,7 +10,7 @@
 
 #include "bench/spread.h"
 #include "bench/steps/row_sampling.h"
-#include "engine/device/step_slots.h"
+#include "engine/topology/step_slots.h"
 
 namespace nodewright {
 

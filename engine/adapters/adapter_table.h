@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/step_slots.h"
+#include "engine/topology/step_slots.h"
 #include "models/adapters/adapter_image.h"
 #include "runtime/event.h"
 #include "runtime/stream.h"

@@ -4,9 +4,9 @@
 #include <array>
 #include <cstdint>
 
-#include "engine/device/step_slots.h"
 #include "engine/ranks/rank_link.h"
 #include "engine/ranks/step_messages.h"
+#include "engine/topology/step_slots.h"
 
 namespace nodewright {
 

@@ -1,8 +1,8 @@
 // Rank 0's word to the other ranks' processes: every step before it is launched here.
 #pragma once
 
-#include "engine/device/step_followers.h"
 #include "engine/ranks/rank_link.h"
+#include "engine/topology/step_followers.h"
 
 namespace nodewright {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "engine/device/step_slots.h"
 #include "engine/ranks/rank_link.h"
+#include "engine/topology/step_slots.h"
 
 namespace nodewright {
 

@@ -6,8 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/device/step_slots.h"
 #include "engine/ranks/rank_frames.h"
+#include "engine/topology/step_slots.h"
 
 namespace nodewright {
 

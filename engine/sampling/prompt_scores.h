@@ -8,8 +8,8 @@
 #include <span>
 #include <vector>
 
-#include "engine/device/step_slots.h"
 #include "engine/schedule/pipeline.h"
+#include "engine/topology/step_slots.h"
 
 namespace nodewright {
 

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "engine/device/step_slots.h"
+#include "engine/topology/step_slots.h"
 #include "graph/node.h"
 #include "graph/timing/plan_timings.h"
 

@@ -39,7 +39,7 @@ class Deploy(unittest.TestCase):
 
     def test_manifests_name_options_of_serve(self):
         options = set(re.findall(r"--[a-z][\w-]+", text("cli/serve/serve.cpp") + text("cli/session.cpp")
-                                 + text("cli/options/model_folder.cpp")))
+                                 + text("cli/options/folders/model_folder.cpp")))
         for path in ("deploy/kubernetes.yaml", "deploy/nodewright.service", "deploy/Containerfile"):
             named = {word for line in re.findall(r"(?:args:|ExecStart=|CMD).*", text(path)) for word in re.findall(r"--[\w-]+", line)}
             self.assertTrue(named, path)

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "engine/device/step_inputs.h"
-#include "engine/device/step_slots.h"
+#include "engine/topology/step_slots.h"
 #include "graph/team/team.h"
 #include "models/adapters/adapter_slots.h"
 #include "models/lowering/decoder_kernels.h"

@@ -1,4 +1,4 @@
-#include "engine/device/step_slots.h"
+#include "engine/topology/step_slots.h"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "engine/device/page_budget.h"
-#include "engine/device/step_followers.h"
+#include "engine/topology/step_followers.h"
 #include "graph/timing/stopwatch.h"
 #include "models/step/lanes.h"
 #include "runtime/error.h"

@@ -4,7 +4,7 @@
 #include <ranges>
 
 #include "engine/device/step_limits.h"
-#include "engine/device/step_slots.h"
+#include "engine/topology/step_slots.h"
 #include "graph/exec_budget.h"
 #include "graph/nodes/library_nodes.h"
 #include "graph/timing/stopwatch.h"

@@ -1,4 +1,4 @@
-#include "cli/options/strange_folder.h"
+#include "cli/options/folders/strange_folder.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,4 +1,4 @@
-#include "cli/options/model_folder.h"
+#include "cli/options/folders/model_folder.h"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/file_to_read.h"
-#include "cli/options/strange_folder.h"
+#include "cli/options/folders/strange_folder.h"
 #include "runtime/error.h"
 #include "text/tokenizer/tokenizer.h"
 

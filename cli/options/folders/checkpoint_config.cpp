@@ -1,4 +1,4 @@
-#include "cli/options/checkpoint_config.h"
+#include "cli/options/folders/checkpoint_config.h"
 
 #include <algorithm>
 #include <utility>

@@ -1,4 +1,4 @@
-#include "cli/options/path_checks.h"
+#include "cli/options/folders/path_checks.h"
 
 #include <fmt/format.h>
 

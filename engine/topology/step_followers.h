@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <span>
 
-#include "engine/device/step_slots.h"
+#include "engine/topology/step_slots.h"
 
 namespace nodewright {
 

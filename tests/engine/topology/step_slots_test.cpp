@@ -1,6 +1,6 @@
 // Two slots over one cache: what a step chose reaches the next on the device, however slow it is, and its tokens reach
 // the host without waiting for the next.
-#include "engine/device/step_slots.h"
+#include "engine/topology/step_slots.h"
 
 #include <gtest/gtest.h>
 
