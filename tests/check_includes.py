@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-# Rejects what the layout rules forbid: an include against the order of the folders, CUDA below a folder that knows none,
-# a kernel source that includes more than kernels, a file named after nothing in particular, a file that does not say
-# what it is.
+# Rejects what the layout rules forbid: an include against the order of the folders, folders of one room that include each
+# other in a circle, CUDA below a folder that knows none, a kernel source that includes more than kernels, a file named
+# after nothing in particular, a file that does not say what it is, a folder of more sources than one can survey.
 #   check_includes.py ROOT    one line per violation, exit 1 if there is one
+import collections
 import os
 import posixpath
 import re
@@ -30,10 +31,16 @@ DIALECT = "kernels_src/device/dialect.cuh"
 SEALED = "cpu_driver"                             # opened at run time: included from inside and by the tests alone
 CONTRACT = ("runtime/calls/child_ownership.h", "runtime/calls/cpu_driver_api.h", "runtime/calls/driver_entries.h",
             "runtime/host/held_signals.h")        # all of runtime that the CPU driver sees: what both agree on
+# Arrows inside a room that close a circle and are still there. No others may come; one that goes leaves this list.
+CLOSING = {"cpu_driver/work": ("cpu_driver/graphs",), "serve/tools": ("serve/api", "serve/api/asked", "serve/fields")}
+NO_ORDER_INSIDE = ("tests",)                      # its folders share fixtures in every direction
+MOST_SOURCES = 25                                 # in one folder, without those below it
 
 SOURCES = (".h", ".cpp", ".cu", ".cuh")
+COUNTED = SOURCES + (".py", ".sh", ".js", ".css", ".html", ".cmake")
 COMMENTED = SOURCES + (".py", ".sh", ".cmake")    # files whose first line (after #!) must say what they are
-NOT_OURS = ("golden", "results", "__pycache__", "stranger")  # the last: tests/package/stranger, somebody else's project
+# Goldens, the fuzzers' inputs and recorded results are no sources; tests/package/stranger is somebody else's project.
+NOT_OURS = ("golden", "corpus", "results", "__pycache__", "stranger")
 SHAPELESS_NAMES = {"utils", "util", "common", "misc", "helpers", "helper"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 ANY_INCLUDE = re.compile(r'^\s*#\s*include\s*["<]([^">]+)[">]', re.MULTILINE)
@@ -43,20 +50,22 @@ def main(root):
     paths = project_files(root)
     violations = [violation for path in paths for violation in check_file(path, read(root, path))]
     violations += [violation for path in paths for violation in check_purity(root, path)]
+    texts = {path: read(root, path) for path in paths if path.endswith(SOURCES)}
+    violations += check_circles(texts) + check_sizes(project_files(root, COUNTED))
     for violation in violations:
         print(violation, file=sys.stderr)
     print("%d violations" % len(violations) if violations else "layout: every include follows the order of the folders")
     return 1 if violations else 0
 
 
-def project_files(root):
+def project_files(root, endings=COMMENTED):
     """Paths of the project's own sources, relative to root; no build folders, no third_party."""
     found = []
     for folder in (*BELOW, *TOP, LEAVES, "cmake", "demo", "docs"):
         for where, folders, files in os.walk(os.path.join(root, folder)):
             folders[:] = [name for name in folders if name not in NOT_OURS]
             found += [os.path.relpath(os.path.join(where, name), root) for name in files]
-    return sorted(path for path in found if path.endswith(COMMENTED))
+    return sorted(path for path in found if path.endswith(endings))
 
 
 def read(root, path):
@@ -105,6 +114,56 @@ def why_forbidden(path, target):
     if goal != source and goal not in BELOW[source]:
         return "the order is " + ORDER % ", ".join(TOP)
     return None
+
+
+def check_circles(texts):
+    """A sentence for each circle of folders inside a room, and for each of CLOSING that closes none. `texts`: by path.
+    A folder and those below it are one matter: what lies in it is the face of what lies below."""
+    arrows = {}  # from folder to folder: the first include
+    for path, text in sorted(texts.items()):
+        source = posixpath.dirname(path)
+        for target in INCLUDE.findall(text):
+            goal = posixpath.dirname(target)
+            apart = not (source + "/").startswith(goal + "/") and not (goal + "/").startswith(source + "/")
+            if apart and source.split("/")[0] == goal.split("/")[0] and source.split("/")[0] not in NO_ORDER_INSIDE:
+                arrows.setdefault(source, {}).setdefault(goal, "%s includes %s" % (path, target))
+    found = ["%s: includes nothing of %s that closes a circle; take it from CLOSING" % (source, goal)
+             for source in CLOSING if any(path.startswith(source + "/") for path in texts)
+             for goal in CLOSING[source] if not way(arrows, goal, source) or goal not in arrows.get(source, {})]
+    for source, goals in CLOSING.items():
+        for goal in goals:
+            arrows.get(source, {}).pop(goal, None)
+    seen = set()
+    for source in sorted(arrows):
+        for goal in sorted(arrows[source]):
+            back = way(arrows, goal, source)
+            if back and not seen & {source, goal}:
+                circle = [source, *back]
+                seen.update(circle)
+                found.append("%s: folders of a room include each other in a circle: %s" % (
+                    source, "; ".join(arrows[a][b] for a, b in zip(circle, circle[1:]))))
+    return found
+
+
+def way(arrows, start, end):
+    """The folders from `start` to `end` along arrows, both among them; None where there is no way."""
+    ways = [(start,)]
+    seen = {start}
+    for folders in ways:
+        if folders[-1] == end:
+            return folders
+        for goal in sorted(arrows.get(folders[-1], {})):
+            if goal not in seen:
+                seen.add(goal)
+                ways.append((*folders, goal))
+    return None
+
+
+def check_sizes(paths):
+    """A sentence for each folder with more than MOST_SOURCES of these."""
+    counts = collections.Counter(posixpath.dirname(path) for path in paths)
+    return ["%s: has %d sources, and a folder may have %d: give some a folder of their own" % (
+        folder, count, MOST_SOURCES) for folder, count in sorted(counts.items()) if count > MOST_SOURCES]
 
 
 def check_purity(root, path):

@@ -89,6 +89,45 @@ class Includes(unittest.TestCase):
         self.assertEqual(1, len(check_includes.check_file("runtime/a.h", '// A file.\n  #  include   "graph/b.h"\n')))
 
 
+class Circles(unittest.TestCase):
+    def circles(self, **more):
+        models = {"models/adapters/a.cpp": including("models/weights/w.h"), "models/step/s.h": including("models/adapters/a.h"),
+                  "models/lowering/l.cpp": including("models/step/s.h"), "models/plan/p.cpp": including("models/lowering/l.h"),
+                  "models/decoder_model.cpp": including("models/weights/w.h"), "models/plan/p.h": including("models/decoder_model.h")}
+        return check_includes.check_circles(models | more)
+
+    def test_folders_of_a_room_that_include_each_other_one_way_are_fine(self):
+        self.assertEqual([], self.circles())
+
+    def test_an_include_upwards_inside_a_room_is_rejected_with_the_circle(self):
+        for path, target, arrows in (("models/lowering/up.h", "models/plan/p.h", 2), ("models/adapters/up.cpp", "models/plan/p.h", 4),
+                                     ("models/weights/up.cpp", "models/adapters/a.h", 2)):
+            found = self.circles(**{path: including(target)})
+            self.assertEqual(1, len(found), found)
+            self.assertIn("%s includes %s" % (path, target), found[0])
+            self.assertEqual(arrows, found[0].count(" includes "), found[0])
+
+    def test_a_folder_and_what_lies_below_it_may_include_each_other(self):
+        self.assertEqual([], check_includes.check_circles({"graph/a.h": including("graph/nodes/b.h"),
+                                                           "graph/nodes/c.cpp": including("graph/a.h")}))
+
+    def test_a_known_circle_is_left_alone_until_it_has_gone(self):
+        known = {"cpu_driver/work/a.cpp": including("cpu_driver/graphs/b.h"), "cpu_driver/graphs/c.h": including("cpu_driver/work/d.h")}
+        self.assertEqual([], check_includes.check_circles(known))
+        found = check_includes.check_circles(known | {"cpu_driver/work/a.cpp": including()})
+        self.assertEqual(1, len(found), found)
+        self.assertIn("CLOSING", found[0])
+
+
+class Sizes(unittest.TestCase):
+    def test_a_folder_of_too_many_sources_is_rejected(self):
+        paths = ["runtime/kernels/%d.h" % i for i in range(check_includes.MOST_SOURCES)]
+        self.assertEqual([], check_includes.check_sizes([*paths, "runtime/kernels/below/a.h", "runtime/a.h"]))
+        found = check_includes.check_sizes([*paths, "runtime/kernels/a.cpp"])
+        self.assertEqual(1, len(found), found)
+        self.assertIn("runtime/kernels: has 26 sources", found[0])
+
+
 class Names(unittest.TestCase):
     def test_shapeless_names_are_rejected(self):
         for name in ("utils.h", "string_utils.cpp", "common.cuh", "misc.py", "test_helpers.h", "helper.h"):
@@ -151,6 +190,14 @@ class CommandLine(unittest.TestCase):
     def test_a_cycle_of_includes_in_a_pure_folder_ends(self):
         done = self.run_on({"text/a.h": including("text/b.h"), "text/b.h": including("text/a.h")})
         self.assertEqual((0, ""), (done.returncode, done.stderr))
+
+    def test_folders_are_counted_and_circles_found_in_a_tree(self):
+        done = self.run_on({"models/plan/a.h": including("models/lowering/b.h"), "models/lowering/b.h": including("models/plan/a.h"),
+                            **{"tests/cli/%d.py" % i: "# A test.\n" for i in range(26)},
+                            **{"tests/golden/%d.py" % i: "" for i in range(26)}, **{"tests/fuzz/corpus/%d.py" % i: "" for i in range(26)}})
+        self.assertEqual((1, 2), (done.returncode, len(done.stderr.splitlines())), done.stderr)
+        self.assertIn("models/plan", done.stderr)
+        self.assertIn("tests/cli: has 26 sources", done.stderr)
 
     def test_every_violation_of_a_tree_is_printed(self):
         done = self.run_on({"runtime/a.h": including("graph/b.h"), "graph/b.h": "#pragma once\n",
