@@ -26,8 +26,8 @@ struct ReplicaDemand {
 struct PrefixPreference {
   // Pages from which on a prefix counts. Four have 256 tokens, half of a step of 512: fewer hardly save one.
   int64_t least_pages = 4;
-  // Tokens that the replica may have before it beyond those of the replica with the fewest: in the simulation of
-  // bench/routing, prompts that share 2048 tokens find no more of them from here on
+  // Tokens that the replica may have before it beyond those of the replica with the fewest: in a simulation,
+  // prompts that share 2048 tokens find no more of them from here on
   // (bench/results/2026-11-26-replica-routing.json).
   int64_t most_more_tokens = 4096;
 };
