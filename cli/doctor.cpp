@@ -7,6 +7,7 @@
 
 #include "base/visible_text.h"
 #include "cli/command.h"
+#include "cli/output/error_words.h"
 #include "cli/output/standard_output.h"
 #include "engine/byte_size.h"
 #include "models/tuning/step_tuning.h"
@@ -27,7 +28,7 @@ bool report(const char* what, const std::function<std::string()>& look) {
     write_standard_output(fmt::format("ok       {:<14} {}\n", what, visible_text(look())));
     return true;
   } catch (const Error& error) {
-    write_standard_output(fmt::format("missing  {:<14} {}\n", what, visible_text(error.what())));
+    write_standard_output(fmt::format("missing  {:<14} {}\n", what, visible_text(error_words(error))));
     return false;
   }
 }

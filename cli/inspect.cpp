@@ -14,6 +14,7 @@
 #include "cli/inspect_folder.h"
 #include "cli/options/tuning_choice.h"
 #include "cli/options/whole_number.h"
+#include "cli/output/error_words.h"
 #include "cli/output/standard_output.h"
 #include "cli/session.h"
 #include "cli/tokenizer_outline.h"
@@ -209,7 +210,7 @@ ordered_json inspect(const InspectOptions& options) {
     report["device"] = device_json(options.device, stages, *folder.config);
   } catch (const Error& error) {
     if (options.device != "auto") throw;
-    report["no_device"] = error.what();
+    report["no_device"] = error_words(error);
   }
   return report;
 }

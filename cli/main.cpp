@@ -15,6 +15,7 @@
 #include "cli/options/familiar_words.h"
 #include "cli/options/folders/path_checks.h"
 #include "cli/options/value_names.h"
+#include "cli/output/error_words.h"
 #include "cli/output/say.h"
 #include "cli/output/standard_output.h"
 #include "cli/usage_error.h"
@@ -88,7 +89,7 @@ int main(int argc, char** argv) try {
   return exit_code;
 } catch (const nodewright::Error& error) {
   if (nodewright::cli::interrupted()) return fail("interrupted", nodewright::cli::interruption_exit_code());
-  return fail(error.what(), error.parts().fault == nodewright::Fault::usage ? 2 : 1);
+  return fail(nodewright::cli::error_words(error), error.parts().fault == nodewright::Fault::usage ? 2 : 1);
 } catch (const std::exception& error) {
   return fail(error.what(), 1);
 }

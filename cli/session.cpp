@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/interruption.h"
 #include "cli/options/adapter_options.h"
+#include "cli/options/run_mode_word.h"
 #include "cli/options/whole_number.h"
 #include "cli/output/progress_bar.h"
 #include "cli/output/say.h"

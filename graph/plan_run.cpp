@@ -18,16 +18,6 @@ std::string_view to_string(RunMode mode) {
   return "?";
 }
 
-RunMode run_mode(std::string_view word) {
-  for (const RunMode mode : {RunMode::eager, RunMode::captured, RunMode::explicit_})
-    if (word == to_string(mode)) return mode;
-  throw Error({.doing = "choose a run",
-               .object = std::string(word),
-               .detail = "no such run",
-               .advice = "eager, captured or explicit",
-               .fault = Fault::usage});
-}
-
 PlanRun::PlanRun(Plan plan, RunMode mode, const Stream& stream) : stream_(stream) {
   switch (mode) {
     case RunMode::eager:

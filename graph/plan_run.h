@@ -1,4 +1,4 @@
-// One of a plan's three runs, chosen by an option.
+// One of a plan's three runs, chosen at run time.
 #pragma once
 
 #include <string_view>
@@ -12,9 +12,7 @@ namespace nodewright {
 // eager: node by node on a stream; captured: a graph by stream capture; explicit_: the graph node by node.
 enum class RunMode : uint8_t { eager, captured, explicit_ };
 
-std::string_view to_string(RunMode mode);  // the words of run_mode()
-// "eager", "captured" or "explicit". Throws Error with Fault::usage otherwise.
-RunMode run_mode(std::string_view word);
+std::string_view to_string(RunMode mode);  // "eager", "captured", "explicit"
 
 // A plan, ready to be launched. Not thread-safe.
 class PlanRun {

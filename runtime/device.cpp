@@ -19,7 +19,7 @@ std::string visible_devices(const Driver& driver) {
 Device::Device(Driver& driver, int ordinal) : driver_(driver) {
   const std::string visible = visible_devices(driver);
   driver_.check(driver_.cuInit(0), "cuInit", "start the driver", driver_.path(), visible,
-                driver_.is_cpu() ? "" : "check that nvidia-smi lists a device, or run with --device cpu");
+                driver_.is_cpu() ? "" : "check that nvidia-smi lists a device, or " + std::string(kUseCpuDriver));
   int count = 0;
   driver_.check(driver_.cuDeviceGetCount(&count), "cuDeviceGetCount", "count the devices of", driver_.path());
   const std::string kind = driver_.is_cpu() ? "cpu:" : "cuda:", name = kind + std::to_string(ordinal);
@@ -28,7 +28,7 @@ Device::Device(Driver& driver, int ordinal) : driver_(driver) {
                  .object = name,
                  .detail = "the driver has " + std::to_string(count) + (count == 1 ? " device" : " devices") +
                            (visible.empty() ? "" : ", " + visible),
-                 .advice = count == 0   ? "run with --device cpu"
+                 .advice = count == 0   ? std::string(kUseCpuDriver)
                            : count == 1 ? "use " + kind + "0"
                                         : "use one of " + kind + "0 to " + kind + std::to_string(count - 1),
                  .fault = count == 0 ? Fault::run_time : Fault::usage});

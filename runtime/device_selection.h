@@ -1,4 +1,4 @@
-// The --device option: a word becomes an open device. The CPU driver runs only when it is named, never as a fallback.
+// A word becomes an open device. The CPU driver runs only when it is named, never as a fallback.
 #pragma once
 
 #include <memory>
@@ -31,11 +31,11 @@ enum class Observe { no, yes };
 
 // `spec`: "auto" (the first CUDA device), "cuda", "cuda:N", "cpu", or "cpu:" and options joined by commas; the words
 // are those of kCpuOptionWords in device_selection.cpp ("cpu:checked,sm80"). Throws Error with Fault::usage when the
-// spec is not understood, and with Fault::run_time, the reason, and the advice `--device cpu` when there is no CUDA
+// spec is not understood, and with Fault::run_time, the reason, and the advice kUseCpuDriver when there is no CUDA
 // device.
 OpenedDevice open_device(std::string_view spec, Observe observe = Observe::no);
 
-// Several devices of one driver, as a word of --device names them.
+// Several devices of one driver, as such a word names them.
 struct DeviceChoice {
   std::string driver;         // "cuda", "cpu" or "cpu:" with its options
   std::vector<int> ordinals;  // each once

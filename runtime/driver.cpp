@@ -19,8 +19,6 @@ constexpr std::string_view kEntryNames[] = {
 };
 static_assert(std::size(kEntryNames) == static_cast<size_t>(DriverEntry::kCount));
 
-constexpr const char* kUseCpu = "run with --device cpu to use the CPU driver";
-
 std::string version_text(int version) {
   return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
 }
@@ -62,7 +60,7 @@ std::unique_ptr<Driver> Driver::load_cuda_from(const std::string& path) {
     throw Error({.doing = "load the CUDA driver",
                  .object = path,
                  .detail = "no NVIDIA driver on this machine (" + last_dl_error() + ")",
-                 .advice = std::string("install the NVIDIA driver, or ") + kUseCpu});
+                 .advice = "install the NVIDIA driver, or " + std::string(kUseCpuDriver)});
   std::unique_ptr<Driver> driver(new Driver(library, path));
   driver->load_cuda_entries();
   return driver;
@@ -106,7 +104,7 @@ void Driver::load_cuda_entries() {
                  .object = path_,
                  .detail = detail,
                  .driver = words,
-                 .advice = advice + kUseCpu});
+                 .advice = advice + std::string(kUseCpuDriver)});
   };
   const auto get_version = reinterpret_cast<GetVersion>(symbol("cuDriverGetVersion"));
   const CUresult result = get_version != nullptr ? get_version(&version_) : CUDA_SUCCESS;

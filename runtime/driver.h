@@ -23,6 +23,9 @@ namespace nodewright {
 
 struct CpuDriverOptions;  // runtime/calls/cpu_driver_api.h
 
+// What errors advise where CUDA cannot be had (runtime/device_selection.h).
+inline constexpr std::string_view kUseCpuDriver = "use open_device(\"cpu\"), the CPU driver";
+
 // The CUDA version whose entry points are asked for, and the oldest driver that has them all.
 inline constexpr int kDriverVersionNeeded = CUDA_VERSION < 13000 ? 12080 : 13000;
 

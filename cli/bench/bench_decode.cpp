@@ -9,6 +9,7 @@
 #include "bench/steps/sampling_bench.h"
 #include "cli/bench/bench.h"
 #include "cli/options/request/row_sampling_words.h"
+#include "cli/options/run_mode_word.h"
 #include "cli/report/bench_record.h"
 #include "cli/session.h"
 #include "runtime/error.h"

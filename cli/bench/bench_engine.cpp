@@ -8,6 +8,7 @@
 #include "bench/steps/chains_bench.h"
 #include "bench/steps/engine_bench.h"
 #include "cli/bench/bench.h"
+#include "cli/options/run_mode_word.h"
 #include "cli/report/bench_record.h"
 #include "cli/session.h"
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/options/adapter_options.h"
+#include "cli/options/run_mode_word.h"
 #include "cli/options/whole_number.h"
 #include "cli/output/progress_bar.h"
 #include "cli/output/say.h"

@@ -71,7 +71,7 @@ void check_capturable(const Plan& plan) {
   throw Error({.doing = "read the captured graph of plan",
                .object = plan.name,
                .detail = std::move(detail),
-               .advice = "dump the plan as it is, without --mode captured"});
+               .advice = "dump the plan as it is, not its captured run"});
 }
 
 struct HeldEdges {

@@ -378,6 +378,10 @@ class Graph(CommandTest):
         self.assertEqual({"full"}, types["full"])
         self.assertEqual({"full"}, types["serial"])
 
+    def test_a_mode_that_there_is_not_is_refused_with_those_there_are(self):
+        self.assert_refused(USAGE, ["--mode", "fast", "explicit,captured,eager"], *on_device(
+            "generate", golden_model("odd_sizes"), "--prompt-ids", "1", "--mode", "fast"))
+
 
 class Trace(CommandTest):
     def test_the_three_modes_are_three_different_sequences_of_driver_calls(self):

@@ -353,16 +353,5 @@ TEST_F(RunTest, ManyLaunchesBackToBackWithPatchesBetween) {
   EXPECT_EQ(result_and_clear(), expected());
 }
 
-TEST_F(RunTest, AnUnknownRunIsAUsageErrorThatListsTheRuns) {
-  EXPECT_EQ(run_mode("explicit"), RunMode::explicit_);
-  try {
-    run_mode("fast");
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.parts().fault, Fault::usage);
-    EXPECT_NE(std::string(error.what()).find("eager, captured or explicit"), std::string::npos);
-  }
-}
-
 }  // namespace
 }  // namespace nodewright
