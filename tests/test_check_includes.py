@@ -57,7 +57,10 @@ class Includes(unittest.TestCase):
                 self.assert_rejected(path, target)
 
     def test_top_folders_do_not_include_each_other(self):
-        self.assert_allowed("cli/bench.cpp", "bench/b.h")  # the command that runs the measurement
+        self.assert_allowed("cli/bench.cpp", "bench/b.h", "examples/nanogpt/c.h")  # the command that runs the measurement
+        self.assert_allowed("examples/nanogpt/a.cpp", "bench/b.h", "graph/node.h")
+        self.assert_rejected("cli/bench.cpp", "examples/a.h")
+        self.assert_rejected("bench/a.cpp", "examples/nanogpt/c.h")
         self.assert_rejected("bench/a.cpp", "cli/b.h")
         self.assert_rejected("examples/a.cpp", "bench/b.h")
         self.assert_rejected("bench/a.cpp", "tests/support/b.h")

@@ -6,10 +6,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
-#include "bench/graph/nanogpt_bench.h"
 #include "cli/bench/bench.h"
 #include "cli/report/bench_record.h"
 #include "cli/session.h"
+#include "examples/nanogpt/nanogpt_bench.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
 

@@ -1,6 +1,7 @@
 // Both compilers lay out the argument structs alike.
 #include <gtest/gtest.h>
 
+#include "examples/nanogpt/nanogpt_sources.h"
 #include "tests/kernels/compiled_kernels.h"
 
 namespace nodewright::test {
@@ -27,8 +28,9 @@ std::string layout_asserts(const std::string& name) {
 TEST(ArgumentStructs, HaveTheSameLayoutInBothCompilers) {
   std::string text;
   for (const auto& [name, bytes] : args_bytes())
-    for (const EmbeddedSource& source : embedded_sources())
-      if (source.path.ends_with("/" + name + ".h")) text += "#include \"" + std::string(source.path) + "\"\n";
+    for (const auto sources : {embedded_sources(), nanogpt_sources()})
+      for (const EmbeddedSource& source : sources)
+        if (source.path.ends_with("/" + name + ".h")) text += "#include \"" + std::string(source.path) + "\"\n";
   text += layout_asserts<Embed>("Embed") + layout_asserts<NormProject>("NormProject") +
           layout_asserts<NormGateUp>("NormGateUp") + layout_asserts<ProjectAdd>("ProjectAdd") +
           layout_asserts<Project>("Project") + layout_asserts<NormAdd>("NormAdd") +
@@ -48,7 +50,8 @@ TEST(ArgumentStructs, HaveTheSameLayoutInBothCompilers) {
           layout_asserts<ReadStream>("ReadStream") + layout_asserts<Saxpy>("Saxpy") + layout_asserts<Stamp>("Stamp") +
           layout_asserts<Timed<Sample>>("Timed<nodewright::Sample>") + layout_asserts<RepeatUntil>("RepeatUntil");
   const auto compile = [](const std::string& source) {
-    const std::vector<EmbeddedSource> extra = {{"kernels_src/layouts.cu", source}};
+    std::vector<EmbeddedSource> extra(nanogpt_sources().begin(), nanogpt_sources().end());
+    extra.push_back({"kernels_src/layouts.cu", source});
     Nvrtc::load()->compile(nvrtc_source({"layouts", {}}, extra), nvrtc_options(9, 0));
   };
   EXPECT_NO_THROW(compile(text)) << text;

@@ -10,6 +10,7 @@
 #include <iostream>
 #include <set>
 
+#include "tests/examples/nanogpt/kernels/nanogpt_kernels.h"
 #include "tests/kernels/compiled_kernels.h"
 #include "tests/kernels/recorded_budgets.h"
 #include "tests/kernels/shipped_steps.h"
@@ -271,6 +272,10 @@ TEST(KernelRulesSweep, HoldForEveryWidth) {
     EXPECT_LE(budget.spill_bytes, kFewBytes) << key;
     EXPECT_GE(budget.blocks_of_sm, budget.threads == MatvecShape::kAloneOnSm ? 1u : 2u) << key;
   }
+}
+
+TEST(KernelRulesSweep, HoldForTheExamplesKernels) {
+  for (const Card& card : {kA100, kH100}) checked_budgets(nanogpt_kernels_on(card));
 }
 
 TEST(KernelRules, HoldForAdapters) {

@@ -19,7 +19,7 @@ uint64_t spill_stores(const std::string& log, const std::string& name) {
 CompiledKernel compile(const Nvrtc& nvrtc, const std::string& key, const ShippedKernel& kernel) {
   std::vector<std::string> options = nvrtc_options(kernel.card.cc_major, kernel.card.cc_minor);
   for (const char* option : {"--ptxas-options=-v", "--no-cache"}) options.emplace_back(option);  // a cache has no log
-  const NvrtcResult made = nvrtc.compile(nvrtc_source(kernel.request), options);
+  const NvrtcResult made = nvrtc.compile(nvrtc_source(kernel.request, kernel.sources), options);
   const std::vector<CubinKernel> read = read_cubin(made.cubin, key);
   if (read.size() != 1)
     throw Error({.doing = "compile", .object = key, .detail = std::to_string(read.size()) + " kernels in one file"});

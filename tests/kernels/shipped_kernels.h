@@ -5,12 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <map>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "kernels_src/attention/dense_attend.h"
-#include "kernels_src/projection/projection_shape.h"
 #include "models/lowering/lowering.h"
 #include "models/network/network.h"
 #include "models/plan/choice_graph.h"
@@ -114,7 +113,8 @@ inline LoweredStep lowered_on(const Card& card, const ModelConfig& config, const
 struct ShippedKernel {
   Card card;  // one of the target
   KernelRequest request;
-  std::vector<LaunchShape> launches = {};  // empty: its grid follows from what a test or a bench does
+  std::vector<LaunchShape> launches = {};        // empty: its grid follows from what a test or a bench does
+  std::span<const EmbeddedSource> sources = {};  // beside the embedded ones
 };
 using ShippedKernels = std::map<std::string, ShippedKernel>;  // by target and request
 
@@ -152,11 +152,10 @@ inline void add_of_all_models(ShippedKernels& kernels, const Card& card) {
     add_kernel(kernels, card, {name, {}});
 }
 
-// GPT-2 and its kin: hidden sizes of the nanoGPT article's model, of GPT-2 and of GPT-2 XL, in bf16 and float.
-inline void add_nanogpt(ShippedKernels& kernels, const Card& card) {
+// What some steps take that are not recorded: rows with penalties and logprobs, samples of many blocks, hidden states.
+inline void add_of_some_steps(ShippedKernels& kernels, const Card& card) {
   const auto add = [&](const char* name, std::vector<Constant> constants) {
-    KernelRequest request{name, std::move(constants)};
-    add_kernel(kernels, card, request);
+    add_kernel(kernels, card, {name, std::move(constants)});
   };
   add("shape_logits", {});
   for (const int64_t blocks : {1, 4, 16}) {
@@ -167,27 +166,6 @@ inline void add_nanogpt(ShippedKernels& kernels, const Card& card) {
     for (const int64_t post_norm : {0, 1})
       if (post_norm == 0 || norm != Norm::layer)
         add("norm_hidden", {{"kNorm", static_cast<int64_t>(norm)}, {"kPostNorm", post_norm}});
-  for (const int64_t weight_bytes : {2, 4}) {
-    add("embed_positions", {{"kWeightBytes", weight_bytes}});
-    for (const int64_t hidden : {32, 768, 1600})
-      for (const int64_t cols : {hidden, 4 * hidden}) {
-        const ProjectionShape shape{1, cols, 1, weight_bytes};
-        std::vector<Constant> constants{{"kCols", cols},
-                                        {"kWeightBytes", weight_bytes},
-                                        {"kLanes", shape.lanes()},
-                                        {"kThreads", ProjectionShape::kThreads}};
-        add("project_bias_add", constants);
-        if (cols != hidden) continue;
-        constants.push_back({"kActivation", 0});
-        for (const Activation f : {Activation::none, Activation::gelu_erf, Activation::gelu_tanh}) {
-          constants.back().value = static_cast<int64_t>(f);
-          add("layer_norm_project", constants);
-        }
-      }
-  }
-  for (const auto& [heads, head_dim] : {std::pair<int64_t, int64_t>{4, 8}, {12, 64}})
-    add("dense_attend",
-        {{"kHeads", heads}, {"kHeadDim", head_dim}, {"kSlices", DenseAttendShape{.head_dim = head_dim}.slices()}});
 }
 
 }  // namespace nodewright::test

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The nanoGPT article's model in torch, float64, with the weights that models/nanogpt/nanogpt_weights.cpp makes from a seed.
+"""The nanoGPT article's model in torch, float64, with the weights that examples/nanogpt/nanogpt_weights.cpp makes from a seed.
 Writes tests/golden/nanogpt/<model>.json, or with --errors says what a wrong setting would cost.
 
     python3 nanogpt_reference.py             # the same bytes for the same library versions; about 5 s

@@ -1,5 +1,5 @@
 // What `nodewright bench nanogpt` reports: figures of every mode, and tokens that differ.
-#include "bench/graph/nanogpt_bench.h"
+#include "examples/nanogpt/nanogpt_bench.h"
 
 #include <gtest/gtest.h>
 

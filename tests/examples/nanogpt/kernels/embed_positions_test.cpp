@@ -1,8 +1,9 @@
 // embed_positions: which token and which position a row gets, their sum, and what is left alone.
-#include "kernels_src/residual/embed_positions.h"
+#include "examples/nanogpt/kernels/embed_positions.h"
 
 #include <gtest/gtest.h>
 
+#include "tests/examples/nanogpt/kernels/nanogpt_kernels.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
@@ -47,8 +48,8 @@ struct EmbedCase {
         at("positions", positions), live("n_live", std::vector{n_live < 0 ? static_cast<int32_t>(rows) : n_live});
     const Guarded<W> words("token_table", token_table), places("position_table", position_table);
     const Guarded<float> x("x", rows * static_cast<size_t>(x_stride()));
-    run_node(machine().kernels.kernel<EmbedPositions<W>>({"embed_positions", {{"kWeightBytes", sizeof(W)}}},
-                                                         embed_positions_shape(static_cast<unsigned>(rows))),
+    run_node(nanogpt_kernel_cache().kernel<EmbedPositions<W>>({"embed_positions", {{"kWeightBytes", sizeof(W)}}},
+                                                              embed_positions_shape(static_cast<unsigned>(rows))),
              {.tokens = ids,
               .sequences = sequence_ids,
               .last_token = last,

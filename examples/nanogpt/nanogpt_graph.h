@@ -4,14 +4,14 @@
 
 #include <vector>
 
+#include "examples/nanogpt/kernels/dense_attend.h"
+#include "examples/nanogpt/kernels/embed_positions.h"
+#include "examples/nanogpt/kernels/layer_norm_project.h"
+#include "examples/nanogpt/kernels/project_bias_add.h"
+#include "examples/nanogpt/nanogpt_state.h"
+#include "examples/nanogpt/nanogpt_weights.h"
 #include "graph/graph_builder.h"
-#include "kernels_src/attention/dense_attend.h"
-#include "kernels_src/projection/layer_norm_project.h"
-#include "kernels_src/projection/project_bias_add.h"
-#include "kernels_src/residual/embed_positions.h"
 #include "kernels_src/sampling/sample.h"
-#include "models/nanogpt/nanogpt_state.h"
-#include "models/nanogpt/nanogpt_weights.h"
 #include "runtime/kernels/kernel_cache.h"
 
 namespace nodewright {

@@ -1,5 +1,5 @@
 // How a projection with bias is laid over the GPU: a group of lanes owns an output, a block a contiguous range of them.
-// Host only; the kernels get the same numbers as named constants (projection/row_dot.cuh).
+// Host only; the kernels get the same numbers as named constants (row_dot.cuh).
 #pragma once
 
 #include <algorithm>

@@ -1,7 +1,7 @@
 // x[m, :] = token_table[token(m), :] + position_table[position(m), :]. Block m: row m; thread t: columns t, t + 128,
 // ... Constant: kWeightBytes (2 or 4) of a table's element.
-#include "kernels_src/device/weight_element.cuh"
-#include "kernels_src/residual/embed_positions.h"
+#include "examples/nanogpt/kernels/embed_positions.h"
+#include "examples/nanogpt/kernels/weight_element.cuh"
 
 namespace nodewright {
 

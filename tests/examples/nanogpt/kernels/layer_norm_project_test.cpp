@@ -1,7 +1,7 @@
 // layer_norm_project against a double-precision reference.
 #include <gtest/gtest.h>
 
-#include "tests/kernels/projection/projection.h"
+#include "tests/examples/nanogpt/kernels/projection.h"
 
 namespace nodewright::test::layer_norm_project_test {
 namespace {
@@ -25,7 +25,7 @@ class LayerNormProjectValues : public ::testing::Test {
     for (int64_t cols : kWidths) requests.push_back(projection_request("layer_norm_project", shape(1, cols, 1)));
     for (Activation f : {Activation::gelu_erf, Activation::gelu_tanh})
       requests.push_back(projection_request("layer_norm_project", shape(1, 100, 1), f));
-    machine().kernels.prepare(requests);
+    nanogpt_kernel_cache().prepare(requests);
   }
 
   static ProjectionShape shape(int64_t rows, int64_t cols, int64_t outputs) {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "models/nanogpt/nanogpt_weights.h"
+#include "examples/nanogpt/nanogpt_weights.h"
 #include "runtime/memory/arena.h"
 #include "runtime/memory/memory.h"
 

@@ -1,6 +1,6 @@
 // The nanoGPT model against torch in float64 (tests/reference/nanogpt_reference.py), its three runs against each other,
 // the structure of its plans, and its end of the context. To write the golden dump anew: NODEWRIGHT_WRITE_GOLDEN=1.
-#include "models/nanogpt/nanogpt_graph.h"
+#include "examples/nanogpt/nanogpt_graph.h"
 
 #include <gtest/gtest.h>
 
@@ -14,10 +14,10 @@
 #include <string>
 #include <vector>
 
+#include "examples/nanogpt/nanogpt_sequence.h"
 #include "graph/dump/graph_dump.h"
 #include "graph/graph_exec.h"
 #include "graph/hazard_check.h"
-#include "models/nanogpt/nanogpt_sequence.h"
 #include "runtime/device_selection.h"
 #include "tests/support/test_device.h"
 #include "tests/support/test_places.h"

@@ -1,10 +1,10 @@
-#include "models/nanogpt/nanogpt_weights.h"
+#include "examples/nanogpt/nanogpt_weights.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 
-#include "kernels_src/projection/projection_shape.h"
+#include "examples/nanogpt/kernels/projection_shape.h"
 #include "runtime/error.h"
 #include "runtime/memory/arena.h"
 

@@ -1,10 +1,11 @@
-#include "models/nanogpt/nanogpt_graph.h"
+#include "examples/nanogpt/nanogpt_graph.h"
 
 #include <cmath>
 #include <string>
 #include <utility>
 
-#include "kernels_src/projection/projection_shape.h"
+#include "examples/nanogpt/kernels/projection_shape.h"
+#include "examples/nanogpt/nanogpt_sources.h"
 
 namespace nodewright {
 namespace {
@@ -208,6 +209,7 @@ NanogptKernels nanogpt_kernels(KernelCache& cache, const NanogptConfig& config, 
       {{"sample", {{"kBlocksOfRow", 1}}}, sample_shape(1)}};
   std::vector<KernelRequest> requests;
   for (const Choice& choice : choices) requests.push_back(choice.request);
+  add_nanogpt_sources(cache);
   cache.prepare(requests);
 
   NanogptKernels k;

@@ -11,8 +11,8 @@
 #include <optional>
 #include <span>
 
+#include "examples/nanogpt/nanogpt_graph.h"
 #include "graph/plan_run.h"
-#include "models/nanogpt/nanogpt_graph.h"
 
 namespace nodewright {
 

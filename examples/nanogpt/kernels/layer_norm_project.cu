@@ -1,9 +1,9 @@
 // y[m, n] = f(sum_k ((x[m, k] - mean) / sqrt(variance + eps) * gain[k] + shift[k]) * W[n, k] + bias[n]), mean and
 // variance over kCols, all in fp32. Block (b, m): outputs range b, row m; every group of lanes norms the row for
 // itself.
+#include "examples/nanogpt/kernels/layer_norm_project.h"
+#include "examples/nanogpt/kernels/row_dot.cuh"
 #include "kernels_src/elementwise/activation.cuh"
-#include "kernels_src/projection/layer_norm_project.h"
-#include "kernels_src/projection/row_dot.cuh"
 
 namespace nodewright {
 

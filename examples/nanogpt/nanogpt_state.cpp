@@ -1,4 +1,4 @@
-#include "models/nanogpt/nanogpt_state.h"
+#include "examples/nanogpt/nanogpt_state.h"
 
 #include <cstddef>
 #include <cstring>

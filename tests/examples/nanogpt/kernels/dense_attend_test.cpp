@@ -1,10 +1,11 @@
 // dense_attend against softmax(q k^T) v in double, over a cache whose unused slots hold NaN.
-#include "kernels_src/attention/dense_attend.h"
+#include "examples/nanogpt/kernels/dense_attend.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "tests/examples/nanogpt/kernels/nanogpt_kernels.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
@@ -59,7 +60,7 @@ struct DenseAttendCase {
     const DenseAttendShape shape{rows, heads, head_dim};
     const Guarded<float> in("qkv", qkv), cache("cache", cache_before()), y("y", static_cast<size_t>(rows * y_stride()));
     const Guarded<int32_t> positions("positions", at), n("n_live", std::vector{live()});
-    run_node(machine().kernels.kernel<DenseAttend>(
+    run_node(nanogpt_kernel_cache().kernel<DenseAttend>(
                  {"dense_attend", {{"kHeads", heads}, {"kHeadDim", head_dim}, {"kSlices", shape.slices()}}},
                  shape.launch_shape()),
              {.qkv = in,

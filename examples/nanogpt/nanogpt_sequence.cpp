@@ -1,4 +1,4 @@
-#include "models/nanogpt/nanogpt_sequence.h"
+#include "examples/nanogpt/nanogpt_sequence.h"
 
 #include <fmt/format.h>
 

@@ -5,15 +5,16 @@
 #include <cmath>
 #include <vector>
 
-#include "kernels_src/projection/layer_norm_project.h"
-#include "kernels_src/projection/project_bias_add.h"
-#include "kernels_src/projection/projection_shape.h"
+#include "examples/nanogpt/kernels/layer_norm_project.h"
+#include "examples/nanogpt/kernels/project_bias_add.h"
+#include "examples/nanogpt/kernels/projection_shape.h"
+#include "tests/examples/nanogpt/kernels/nanogpt_kernels.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
 namespace nodewright::test {
 
-// As a model specialises them (models/nanogpt/nanogpt_graph.cpp).
+// As a model specialises them (examples/nanogpt/nanogpt_graph.cpp).
 inline KernelRequest projection_request(const char* kernel, const ProjectionShape& s,
                                         Activation activation = Activation::none) {
   KernelRequest request{
@@ -141,8 +142,8 @@ std::vector<float> run_layer_norm_project(const ProjectionData<W>& d, Activation
   const Guarded<float> x("x", d.x), y("y", d.residual.size());
   const Guarded<W> gain("gain", d.gain), shift("shift", d.shift), weight("weight", d.weight), bias("bias", d.bias);
   const Guarded<int32_t> live("n_live", std::vector{n_live});
-  run_node(machine().kernels.kernel<LayerNormProject<W>>(projection_request("layer_norm_project", d.shape, activation),
-                                                         shape),
+  run_node(nanogpt_kernel_cache().kernel<LayerNormProject<W>>(
+               projection_request("layer_norm_project", d.shape, activation), shape),
            {.x = x,
             .n_live = live,
             .gain = gain,
@@ -164,7 +165,7 @@ std::vector<float> run_project_bias_add(const ProjectionData<W>& d, int32_t n_li
   const Guarded<float> x("x", d.x), residual("residual", d.residual);
   const Guarded<W> weight("weight", d.weight), bias("bias", d.bias);
   const Guarded<int32_t> live("n_live", std::vector{n_live});
-  run_node(machine().kernels.kernel<ProjectBiasAdd<W>>(projection_request("project_bias_add", d.shape), shape),
+  run_node(nanogpt_kernel_cache().kernel<ProjectBiasAdd<W>>(projection_request("project_bias_add", d.shape), shape),
            {.x = x,
             .n_live = live,
             .weight = weight,

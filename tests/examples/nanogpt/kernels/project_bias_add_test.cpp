@@ -1,7 +1,7 @@
 // project_bias_add against a double-precision reference.
 #include <gtest/gtest.h>
 
-#include "tests/kernels/projection/projection.h"
+#include "tests/examples/nanogpt/kernels/projection.h"
 
 namespace nodewright::test::project_bias_add_test {
 namespace {
@@ -15,7 +15,7 @@ class ProjectBiasAddValues : public ::testing::Test {
   static void SetUpTestSuite() {
     std::vector<KernelRequest> requests;
     for (int64_t cols : kWidths) requests.push_back(projection_request("project_bias_add", shape(1, cols, 1)));
-    machine().kernels.prepare(requests);
+    nanogpt_kernel_cache().prepare(requests);
   }
 
   static ProjectionShape shape(int64_t rows, int64_t cols, int64_t outputs) {

@@ -5,11 +5,11 @@
 // every chunk c. The sum goes through a lane's columns in order, then over the group in a butterfly, so it depends on
 // the shape of W only. Block (b, m): range b of the outputs, row m.
 //
-// Constants: kCols, kWeightBytes, kLanes, kThreads (kernels_src/projection/projection_shape.h).
+// Constants: kCols, kWeightBytes, kLanes, kThreads (examples/nanogpt/kernels/projection_shape.h).
 #pragma once
 
+#include "examples/nanogpt/kernels/weight_element.cuh"
 #include "kernels_src/device/output_range.cuh"
-#include "kernels_src/device/weight_element.cuh"
 
 namespace nodewright {
 

@@ -1,6 +1,6 @@
 // residual[m, n] += sum_k x[m, k] * W[n, k] + bias[n]. Block (b, m): outputs range b, row m.
-#include "kernels_src/projection/project_bias_add.h"
-#include "kernels_src/projection/row_dot.cuh"
+#include "examples/nanogpt/kernels/project_bias_add.h"
+#include "examples/nanogpt/kernels/row_dot.cuh"
 
 namespace nodewright {
 using ProjectBiasArgs = ProjectBiasAdd<WeightElement>;

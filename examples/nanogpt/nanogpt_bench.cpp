@@ -1,4 +1,4 @@
-#include "bench/graph/nanogpt_bench.h"
+#include "examples/nanogpt/nanogpt_bench.h"
 
 #include <fmt/format.h>
 

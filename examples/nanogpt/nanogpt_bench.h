@@ -1,4 +1,4 @@
-// The measurements of "NanoGPT: CUDA Graph Replay" on our model of it (models/nanogpt/nanogpt_graph.h): its five
+// The measurements of "NanoGPT: CUDA Graph Replay" on our model of it (examples/nanogpt/nanogpt_graph.h): its five
 // configurations and its sweep of generation lengths, in the three runs of one plan.
 #pragma once
 
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "bench/spread.h"
-#include "models/nanogpt/nanogpt_sequence.h"
+#include "examples/nanogpt/nanogpt_sequence.h"
 
 namespace nodewright {
 

@@ -1,7 +1,7 @@
 // y = softmax(q k^T * scale) v over keys 0 .. position. Block (h, m): head h of row m, one warp. Lane l holds slice
 // l / kKeys (8 elements) of the keys l % kKeys, + kKeys, ...: each lane keeps a running maximum, sum and weighted
 // values of its keys, and these meet in a butterfly at the end. The order of the sums depends on the position only.
-#include "kernels_src/attention/dense_attend.h"
+#include "examples/nanogpt/kernels/dense_attend.h"
 #include "kernels_src/device/numeric.cuh"
 
 namespace nodewright {
