@@ -230,7 +230,7 @@ class Page(CommandTest):
 
     def test_every_environment_variable_of_the_sources_stands_on_it(self):
         found = set()
-        for folder in ("base", "cli", "engine", "graph", "models", "runtime", "text", "bench", "tests", "examples"):
+        for folder in ("base", "cli", "cpu_driver", "engine", "graph", "models", "runtime", "text", "bench", "tests", "examples"):
             for place, _, names in os.walk(os.path.join(SOURCE, folder)):
                 for name in names:
                     if name.endswith((".cpp", ".h", ".cc", ".py")):

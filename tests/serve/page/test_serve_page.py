@@ -13,7 +13,7 @@ from page_server import PageServer, model_without_template  # noqa: E402
 
 TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8",
          ".svg": "image/svg+xml"}
-FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "serve", "page")
+FOLDER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "..", "serve", "page", "site")
 FILES = sorted(name for name in os.listdir(FOLDER) if os.path.splitext(name)[1] in TYPES)
 XML = "http://www.w3.org/2000/svg"  # a name, which nobody fetches
 VOID = {"meta", "link", "input"}
