@@ -20,8 +20,8 @@ struct ExecCost {
   double ms = 0;       // adding, instantiating and uploading, once the driver has built a graph in this process
 };
 
-// Covers what one exec among many takes. The driver takes memory in pieces of 2 MiB, so that the first exec may show
-// all of one and the next none: compare sums.
+// An upper bound for one exec among many. The driver takes memory in pieces of 2 MiB, so the first exec may show a
+// whole piece and the next none: compare sums.
 ExecCost estimate_exec(const Plan& plan);
 
 // A limit of device memory for the graphs of a program. Not thread-safe: graphs that share a budget are built and

@@ -1,5 +1,5 @@
-// Collects nodes with typed arguments and turns what they declare into a plan: edges are derived, never written down.
-// Makes no driver call and launches nothing.
+// Collects nodes with typed arguments and turns their declared uses into a plan: edges are derived, never written down.
+// Launches nothing; only graph() calls the driver.
 //
 //   GraphBuilder g(device, "decode.b8");
 //   g.declare({"residual", view.address(), view.bytes(), "activation"}, {.live_in = true});
@@ -34,7 +34,8 @@ namespace nodewright {
 class Event;
 class MatmulPlan;
 
-// Who else touches a buffer. live_in: it holds a value before the plan runs. live_out: somebody reads it afterwards.
+// Whether a buffer is used outside the plan. live_in: it holds a value before the plan runs. live_out: it is read after
+// the plan has run.
 struct Live {
   bool live_in = false, live_out = false;
 };
@@ -68,8 +69,8 @@ enum class ChildOwnership : uint8_t { moved, cloned };
 NamedRange range_of(const PinnedBuffer& buffer, std::string kind);
 NamedRange range_of(const DeviceBuffer& buffer, std::string kind);
 
-// The node that allocates, and its memory. Views of it are arguments of later nodes of the plan, and of plans inside
-// it; the address in them means nothing elsewhere.
+// A node that allocates, and its memory. Pass views of it to later nodes of the plan, and of plans inside it; elsewhere
+// their address is meaningless.
 struct Allocation : NodeId {
   std::string name;        // of the buffer, with all its scopes
   uint64_t address = 0;    // planned, from kAllocationBase on
@@ -85,15 +86,15 @@ struct Allocation : NodeId {
   NamedRange range() const { return {name, address, bytes, "allocation"}; }
 };
 
-// A condition made by one builder, obeyed by one conditional node of that builder, and set by kernels before it or in
+// A condition made by one builder, tested by one conditional node of that builder, and set by kernels before it or in
 // its bodies: pass it as the argument for a Condition field. The kernel calls set_condition(args.field, value).
 struct ConditionHandle {
   uint64_t address = 0;                                      // ConditionInfo::address
   operator Condition() const { return {address, nullptr}; }  // the argument for a kernel's field
 };
 
-// Every function throws Error, with names and numbers, and then has added nothing. Not thread-safe; builders on several
-// threads need no lock.
+// Every function may throw Error, with names and numbers, and then has added nothing. Not thread-safe; builders on
+// several threads need no lock.
 class GraphBuilder {
  public:
   // A plan called `name` for `device`, which must outlive it. `facts`: what dumps say of it.
@@ -104,9 +105,10 @@ class GraphBuilder {
   // Makes room for `nodes` more nodes in one go. A hint: building is quicker, the plan the same.
   void reserve(size_t nodes);
 
-  // Names a range that nodes may use. What lies in a DeviceBuffer or PinnedBuffer of which nothing is declared needs no
-  // declaration: the whole buffer is declared under its own name, live-out, when a node uses it. Refused: overlaps
-  // another declared range, or its name is taken. The same range under the same name again adds its flags.
+  // Names a range that nodes may use. A DeviceBuffer or PinnedBuffer of which no part is declared needs no declaration:
+  // when a node first uses it, the whole buffer is declared under its own name, live-out. Refused: a range that
+  // overlaps another declared one, and a name that is taken. Declaring the same range under the same name again adds
+  // the flags.
   void declare(NamedRange range, Live live = {});
   // The whole buffer, under its own name.
   void declare(const DeviceBuffer& buffer, Live live = {}, std::string kind = "activation") {
@@ -155,8 +157,8 @@ class GraphBuilder {
   }
 
   // Adds a node of a kernel that takes any number and type of parameters (graph/launch_arguments.h says what an
-  // argument may be). Edges around it are full unless the launch declares that the kernel waits. Refused, beside the
-  // above: another number, size or alignment of arguments than the code has. An argument that does not say what the
+  // argument may be). Edges around it are full unless the launch declares that the kernel waits. Refused, besides the
+  // above: arguments whose number, size or alignment differs from the code's. An argument that does not say what the
   // kernel does with memory does not compile.
   template <class... P>
   ForeignNode<P...> launch(std::string_view name, const ForeignKernel& kernel, const ForeignLaunch& how,
@@ -207,30 +209,31 @@ class GraphBuilder {
   }
 
   // Device memory that exists from this node to its free() in every launch, for nodes of this plan and of plans inside
-  // it: a declared buffer of kind "allocation", with undefined contents and a name as the node has. Freed nodes' memory
-  // may be the next allocation's. Not for library nodes and structs that hold pointers, which keep addresses of their
-  // own. Not in bodies and children.
+  // it: a declared buffer of kind "allocation", with undefined contents and the node's name. A later allocation may
+  // reuse freed memory. Not for library nodes and structs that hold pointers, which keep addresses of their own. Not in
+  // bodies and children.
   Allocation allocate(std::string_view name, uint64_t bytes, const std::vector<NodeId>& after = {});
   // Ends the memory, once, after all that use it: later uses are refused. finish() refuses a plan that does not free
   // all it allocates. The node is called "<allocation>.free".
   NodeId free(const Allocation& allocation, const std::vector<NodeId>& after = {});
 
-  // Whatever a library submits to a stream, as one node: cuBLAS, cuDNN, CUB, CUTLASS, NCCL. `uses`: all that the work
-  // touches. `submit` is called with a stream: captured, once for each graph that is built of the plan, or to run, once
-  // for each eager run. It submits its work there, waits for nothing, and has its handle, workspace and device memory
-  // made beforehand; the node owns it and what it holds. `stand_in` computes the same on the host and runs in its place
-  // on the CPU driver, in every run; without one the plan can be looked at there and not run. Full edges only. Building
-  // a graph throws Error with the node when the call throws, cannot be captured, or submits nothing.
+  // Work that a library submits to a stream, as one node: cuBLAS, cuDNN, CUB, CUTLASS, NCCL. `uses`: all memory that
+  // the work touches. `submit` is called with a stream: under capture once for each graph that is built of the plan,
+  // and without it once for each eager run. It submits its work there and waits for nothing; make its handle, workspace
+  // and device memory beforehand. The node owns the function and its captures. `stand_in` computes the same on the host
+  // and runs in its place on the CPU driver, in every run; without one the plan can be dumped there, but not run. Full
+  // edges only. Building a graph throws Error with the node when the call throws, cannot be captured, or submits
+  // nothing.
   NodeId library(std::string_view name, const std::vector<DeclaredUse>& uses, std::function<void(CUstream)> submit,
                  std::function<void()> stand_in = {}, const std::vector<NodeId>& after = {});
   NodeId library(std::string_view name, const std::vector<DeclaredUse>& uses, LibraryCall call,
                  const std::vector<NodeId>& after = {});
 
   // A graph built elsewhere, by capture or by hand, as one node: a child graph with a copy of its nodes. `uses`: all
-  // that they touch. The graph stays its owner's and must outlive the plan; what its owner changes later reaches no
-  // graph that was built of the plan before. Not captured by CapturedGraph. Building a graph throws Error with the node
-  // when there are nodes that a child graph cannot have: conditional nodes, allocations and frees. Alone among the
-  // functions here this one calls the driver: dumps say which nodes the graph has.
+  // that they touch. The graph still belongs to its owner and must outlive the plan; later changes to it do not reach
+  // graphs that were built of the plan before. Not captured by CapturedGraph. Building a graph throws Error with the
+  // node when there are nodes that a child graph cannot have: conditional nodes, allocations and frees. This is the
+  // only function here that calls the driver, so that dumps can say which nodes the graph has.
   NodeId graph(std::string_view name, CUgraph graph, const std::vector<DeclaredUse>& uses,
                const std::vector<NodeId>& after = {});
 
@@ -258,8 +261,9 @@ class GraphBuilder {
   NodeId wait_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,
                     const std::vector<NodeId>& after = {});
 
-  // Goes on when the first element of `at`, a word of device or pinned memory, compares so with `value`. Somebody else
-  // writes it: the host, another stream, another device. `uses` (Access::out): what he wrote before.
+  // Waits until the first element of `at`, a word of device or pinned memory, compares with `value` as `until` says.
+  // The host, another stream or another device writes the word. `uses` (Access::out): the ranges that this writer has
+  // written before it.
   template <Word T>
   ValueNode wait_value(std::string_view name, const View<T>& at, Until until, std::type_identity_t<T> value,
                        const std::vector<DeclaredUse>& uses = {}, const std::vector<NodeId>& after = {}) {
@@ -271,14 +275,14 @@ class GraphBuilder {
                         const std::vector<DeclaredUse>& uses = {}, const std::vector<NodeId>& after = {}) {
     return values(name, {write_to(at, value)}, uses, after);
   }
-  // Up to 255 of both, one after the other, as one node. The driver knows nothing of orders that values make: a wait
-  // that nothing reaches holds up the launch, and what the value orders across streams should have an event too.
-  // Refused: what the device does not do. Not in bodies.
+  // Up to 255 waits and writes, one after the other, as one node. The driver sees no order that a value makes: a wait
+  // whose value never arrives never ends, and work that a value orders across streams should be ordered by an event,
+  // too. Refused: operations that the device does not support. Not in bodies.
   ValueNode values(std::string_view name, const std::vector<ValueOperation>& operations,
                    const std::vector<DeclaredUse>& uses = {}, const std::vector<NodeId>& after = {});
 
   // Signals an external semaphore with `value` (binary ones take any), or waits until it is reached. The semaphore
-  // stays its owner's and must outlive the graph; `uses` as for events. Not in bodies.
+  // still belongs to its owner and must outlive the graph; `uses` as for events. Not in bodies.
   NodeId signal_semaphore(std::string_view name, CUexternalSemaphore semaphore, uint64_t value,
                           const std::vector<DeclaredUse>& uses, const std::vector<NodeId>& after = {});
   NodeId wait_semaphore(std::string_view name, CUexternalSemaphore semaphore, uint64_t value,
@@ -296,7 +300,7 @@ class GraphBuilder {
   // children and conditionals only.
   using Body = std::function<void(GraphBuilder&)>;
   NodeId if_else(std::string_view name, ConditionHandle condition, const Body& then, const Body& otherwise = {});
-  // Tests the condition before each round: the body runs not at all if it is 0 at first.
+  // Tests the condition before each round: if it is 0 at first, the body never runs.
   NodeId while_loop(std::string_view name, ConditionHandle condition, const Body& body);
   NodeId switch_case(std::string_view name, ConditionHandle condition, const std::vector<Body>& bodies);
 

@@ -1,5 +1,5 @@
-// The explicit run of a plan, the product: a CUDA graph whose nodes are added one by one with their edges, then
-// instantiated. Captures nothing of its own.
+// The explicit run of a plan, for which this library exists: a CUDA graph whose nodes are added one by one with their
+// edges, then instantiated. Only calls of library nodes are captured.
 //
 //   ExplicitGraph exec(plan);
 //   exec.upload(stream);
@@ -32,7 +32,7 @@ namespace nodewright {
 
 // A plan inside an explicit graph: the graph's own, a child's, a body's.
 struct BuiltPlan {
-  // What patches have made of a node; made by the first.
+  // A node's state after patches; the first patch makes it.
   struct NodeState {
     std::vector<std::byte> arguments;    // with the driver's condition handles
     LaunchShape shape;                   // of a kernel
@@ -93,8 +93,8 @@ class ExplicitGraph {
     patch<ForeignNode<P...>::template index_of<kName>()>(node, argument);
   }
 
-  // The plan of a child, moved or cloned, made anew: the same nodes, kernels, attributes, ranges and edges under the
-  // same name, with other scalars, shapes or functions. Patches made inside it before are gone.
+  // Replaces the plan of a child, moved or cloned, by one that has the same nodes, kernels, attributes, ranges and
+  // edges under the same name, and other scalars, shapes or functions. Earlier patches inside the child are lost.
   void patch_child(ChildNode node, Plan plan);
 
   // Counts nodes, full_edges and programmatic_edges of all plans inside, and library nodes by their form
@@ -106,23 +106,23 @@ class ExplicitGraph {
   };
   const Stats& stats() const { return stats_; }  // of building
   const Plan& plan() const { return *plan_; }    // as built: patches do not show here
-  // The driver's handles, which live as long as this and are not to be destroyed. A launch of exec() by the caller says
-  // nothing of what a host node threw or of a buffer that was freed, and the destructor does not wait for it; what the
-  // caller changes in either, patches, patch_child and read_back know nothing of. graph() may be read, cloned, and
+  // The driver's handles, which live as long as this; do not destroy them. A launch of exec() by the caller does not
+  // report what a host node threw or that a buffer was freed, and the destructor does not wait for it. Patches,
+  // patch_child and read_back do not see what the caller changes in either handle. graph() may be read, cloned, and
   // given to another graph as a child; its nodes have the names and order of the plan (node()).
   CUgraph graph() const { return graph_.get(); }
   CUgraphExec exec() const { return exec_.get(); }
   CUgraphNode node(uint32_t id) const { return built_[0]->nodes.at(id); }
   // The graph's plan, then those inside it, outer before inner.
   const BuiltPlans& built_plans() const { return built_; }
-  // By which kernels update the node, whose attributes say that the device may. Lives as long as this. Throws Error for
-  // another node.
+  // The handle through which kernels update the node, which has KernelAttributes::device_updatable. Lives as long as
+  // this. Throws Error for a node without that attribute.
   CUgraphDeviceNode device_node(NodeId node) const;
   // What a library node of the plan, or of one inside it, is in the graph.
   LibraryForm library_form(NodeId node) const;
   // The driver's handle of a condition of the plan or of one inside it.
   CUgraphConditionalHandle condition(uint64_t address) const { return conditions_.at(address); }
-  // Where the memory is that nodes of the plan allocate: the same in every launch, and of use inside one only.
+  // Where the memory lies that nodes of the plan allocate: the same in every launch, and valid only during one.
   const AllocatedMemory& memory() const { return memory_; }
 
  private:
@@ -183,15 +183,15 @@ void replace(std::unique_ptr<ExplicitGraph>& exec, Plan plan, GraphBudget* budge
 
 // What the driver holds, compared with the plan as it was built: node kinds, grid, block, shared bytes, attributes,
 // argument bytes, copies, fills, functions, events, memory, values, semaphores, and edges with their types, in children
-// and bodies too; of the executable graph its instantiation flags but USE_NODE_PRIORITY, since the driver tells no more
-// of that. One line for each difference; empty when they are equal.
+// and bodies too; of the executable graph only its instantiation flags, without USE_NODE_PRIORITY, since the driver
+// reports no more. One line for each difference; empty when they are equal.
 //
-// Nor does it tell which node of a cloned child was made from which: cuGraphNodeFindInClone takes the clones of
-// cuGraphClone alone. There each of the plan's nodes, in their order, is held against the first of the driver's that is
-// left and equals it in all of the above and in the edges into it, or else the one that differs least. No line still
-// means that both graphs are the same. Two nodes that differ only in their successors may be reported where the driver
-// lists them in another order than that of adding; and a clone with more or fewer nodes is reported as such, without
-// what else differs.
+// Nor does the driver report which node of a cloned child was made from which: cuGraphNodeFindInClone accepts only
+// clones that cuGraphClone made. There each of the plan's nodes, in order, is compared with the first of the driver's
+// remaining nodes that equals it in all of the above and in its in-edges or, where none does, with the one that differs
+// least. An empty result still means that both graphs are the same. Two nodes that differ only in their successors may
+// be reported where the driver lists them in another order than that of adding; and a clone with more or fewer nodes is
+// reported as such, without what else differs.
 std::vector<std::string> read_back(const ExplicitGraph& exec);
 
 }  // namespace nodewright

@@ -1,5 +1,5 @@
-// What a graph is before any driver sees it: a plan of nodes, edges with reasons, and named buffers. Plain data; made
-// by GraphBuilder, read by the three runs, the dumps and the hazard check.
+// A plan: the nodes of a graph, its edges with their reasons, and its named buffers, before any driver sees it. Plain
+// data; made by GraphBuilder, read by the three runs, the dumps and the hazard check.
 #pragma once
 
 #include <array>
@@ -39,7 +39,7 @@ enum class NodeKind : uint8_t {
   event_record,      // an event that other streams and the host may wait for
   event_wait,        // waits for an event recorded elsewhere
   conditional,       // runs one of its bodies, or one again and again, as a kernel has set its condition
-  library,           // whatever a library submits to a stream
+  library,           // the work that a library submits to a stream
   allocate,          // device memory for the nodes after it
   free,              // the end of that memory
   values,            // waits for values in memory and writes others, as the host and other streams do
@@ -55,8 +55,8 @@ enum class EdgeType : uint8_t { full, programmatic };
 // programmatic wherever the kernels, what they read before they wait, and the device allow it.
 enum class EdgePolicy : uint8_t { serial, full, programmatic };
 
-// Why one node must follow another: read after write (raw), write after read (war), write after write (waw); or it was
-// asked for: declared by `after`, serial by the policy.
+// Why one node must follow another: read after write (raw), write after read (war), write after write (waw); or because
+// the order was asked for, by `after` (declared) or by the policy (serial).
 enum class Hazard : uint8_t { raw, war, waw, declared, serial };
 
 // if_: body 0 when the condition is not 0, else body 1 where there is one. while_: body 0 as long as it is not 0.
@@ -70,7 +70,8 @@ std::string_view to_string(EdgeType type);
 std::string_view to_string(Hazard hazard);
 std::string_view to_string(ConditionalKind kind);
 
-// A buffer that nodes may name. live_in: holds a value before the plan runs; live_out: somebody reads it afterwards.
+// A buffer that nodes may name. live_in: holds a value before the plan runs; live_out: it is read after the plan has
+// run.
 struct Buffer {
   NamedRange range;  // its name, address, bytes and kind
   bool live_in = false, live_out = false;
@@ -99,7 +100,7 @@ struct Traffic {
   uint64_t bytes_read = 0, bytes_written = 0;
 };
 
-// `rows` rows of `bytes` bytes, to_pitch and from_pitch bytes apart; a pitch means nothing for one row.
+// `rows` rows of `bytes` bytes, to_pitch and from_pitch bytes apart; a pitch counts only where there are several rows.
 struct CopyParameters {
   uint64_t to = 0, from = 0;  // addresses
   uint64_t bytes = 0;
@@ -108,7 +109,8 @@ struct CopyParameters {
   bool operator==(const CopyParameters&) const = default;
 };
 
-// `rows` rows of `count` elements; the pitch is the distance of two rows in bytes and means nothing for one row.
+// `rows` rows of `count` elements; the pitch is the distance of two rows in bytes and counts only where there are
+// several.
 struct FillParameters {
   uint64_t to = 0;             // address
   uint32_t value = 0;          // the low element_bytes bytes of it
@@ -118,15 +120,16 @@ struct FillParameters {
   bool operator==(const FillParameters&) const = default;
 };
 
-// What the driver calls node attributes. The defaults set none.
+// Attributes of a kernel node, in the driver's sense. With the defaults none is set.
 struct KernelAttributes {
   std::array<unsigned, 3> cluster{1, 1, 1};  // blocks of a cluster; each divides the grid's; or the shape says it
   bool cooperative = false;                  // all blocks are on the device at once
   int priority = 0;                          // lower numbers first, within DeviceProperties' range
   int shared_carveout_percent = -1;          // of L1, preferred as shared memory; -1: as the shape says
-  // Kernels may change the node's arguments and shape, and switch it (cudaGraphKernelNodeUpdatesApply), by the handle
-  // that ExplicitGraph::device_node returns. Explicit graphs alone have that, and upload before the launch after a
-  // build or a patch of the node; other runs launch an ordinary kernel. Not in children and bodies.
+  // Kernels may change the node's arguments and shape, and enable or disable it (cudaGraphKernelNodeUpdatesApply),
+  // through the handle that ExplicitGraph::device_node returns. Only explicit graphs support this: upload the graph
+  // before the first launch after a build or a patch of the node. Other runs launch an ordinary kernel. Not in children
+  // and bodies.
   bool device_updatable = false;
   bool operator==(const KernelAttributes&) const = default;
 };
@@ -167,7 +170,7 @@ struct LibraryCall {
   std::function<void()> stand_in = {};  // computes the same on the host: runs in its place on the CPU driver
   bool on_cpu_driver = false;           // `submit` makes its driver calls through Driver: it needs no stand-in
   CUgraph graph = nullptr;  // instead: the nodes of this graph, which belongs to the program; `submit` launches them
-  std::string what = {};    // for dumps; calls of the same words need the same kernels
+  std::string what = {};    // for dumps; calls with the same text need the same kernels
   bool is_ready = false;    // its kernels are on the device already: no call is captured beforehand to load them
 };
 
@@ -192,8 +195,8 @@ uint64_t conditions_address(std::string_view plan_name);
 inline constexpr uint64_t kAllocationBase = uint64_t{0xa1} << 56;
 constexpr bool is_allocated(uint64_t address) { return address >> 56 == kAllocationBase >> 56; }
 
-// A value that kernels set and one conditional node obeys. In the plan it is a buffer of kind "condition" at an address
-// from kConditionBase on, so that setting and obeying are ordered like writing and reading.
+// A value that kernels set and one conditional node tests. In the plan it is a buffer of kind "condition" at an address
+// from kConditionBase on, so that setting and testing are ordered like writing and reading.
 struct ConditionInfo {
   uint64_t address = 0;
   uint32_t default_value = 0;     // before a kernel sets another
@@ -202,7 +205,7 @@ struct ConditionInfo {
 
 struct Plan;
 
-// One node. Which members mean something depends on `kind`.
+// One node. `kind` says which members are used.
 struct PlanNode {
   // `memory`: of the plan that the node will be in. What is copied from it lies elsewhere.
   explicit PlanNode(std::pmr::memory_resource* memory = std::pmr::get_default_resource())
@@ -222,7 +225,7 @@ struct PlanNode {
   KernelAttributes attributes;
   std::pmr::vector<std::byte> arguments;  // the argument struct as it was when the node was added
   std::span<const FieldInfo> fields;      // of the argument struct; static
-  std::optional<uint32_t> exchange;       // that the node takes part in, where a use is a peer's
+  std::optional<uint32_t> exchange;       // the one that the node takes part in, where it has a peer use
 
   CopyParameters copy;                 // memcpy
   FillParameters fill;                 // memset
@@ -252,11 +255,11 @@ inline constexpr std::string_view kConditionField = "condition";  // Use::field 
 // Whether a WHILE node lies in the node or is the node.
 bool loops(const PlanNode& node);
 
-// A loop runs beside no other node: graphs in which one did ended in CUDA_ERROR_LAUNCH_FAILED now and then, on an H200
-// beside another conditional node, on an H100 beside any (driver 580.159.04; bench/results/2026-11-21-h200-loops.txt,
-// 2026-11-25-h100-loops.txt). So a plan has a range at this address that loops write and all other nodes read: it
-// orders them as memory would. Nor does the body of a loop run nodes side by side: each of them writes that range, too
-// (bench/results/2026-11-25-h200-graph-library.txt).
+// A loop never runs at the same time as another node: graphs in which one did ended in CUDA_ERROR_LAUNCH_FAILED now and
+// then, on an H200 beside another conditional node, on an H100 beside any (driver 580.159.04;
+// bench/results/2026-11-21-h200-loops.txt, 2026-11-25-h100-loops.txt). So a plan has a range at this address that loops
+// write and all other nodes read: it orders them as memory would. Nor does the body of a loop run nodes side by side:
+// each of them writes that range, too (bench/results/2026-11-25-h200-graph-library.txt).
 uint64_t loops_address(std::string_view plan_name);
 // Use::field of a conditional node's use of that range. Other nodes have none: only a plan with loops orders them.
 inline constexpr std::string_view kLoopsField = "loops";
@@ -279,7 +282,7 @@ struct Edge {
   std::pmr::vector<Reason> reasons;  // at least one
 };
 
-// Where the small parts of a plan's nodes and edges lie, to be freed all at once. A copy of a plan lies in the heap.
+// Memory for the small parts of a plan's nodes and edges, freed all at once. A copy of a plan uses the heap.
 class PlanMemory {
  public:
   PlanMemory() = default;
@@ -288,8 +291,8 @@ class PlanMemory {
       : resource_(std::make_unique<std::pmr::monotonic_buffer_resource>(first_bytes)) {}
   PlanMemory(const PlanMemory&) {}
   PlanMemory(PlanMemory&&) noexcept = default;
-  PlanMemory& operator=(const PlanMemory&) { return *this; }  // nodes that are assigned to stay where they are
-  PlanMemory& operator=(PlanMemory&& other) noexcept {        // nodes that are replaced are freed after this
+  PlanMemory& operator=(const PlanMemory&) { return *this; }  // the nodes on the left stay where they are
+  PlanMemory& operator=(PlanMemory&& other) noexcept {        // the replaced nodes are freed after this
     resource_.swap(other.resource_);
     return *this;
   }
@@ -304,7 +307,7 @@ class PlanMemory {
   std::unique_ptr<std::pmr::memory_resource> resource_;
 };
 
-// What is said of a plan, each as a name and a text: {"bucket", "8"}. Dumps show them and comparisons compare them.
+// Facts about a plan, each a name and a text: {"bucket", "8"}. Dumps show them and comparisons compare them.
 using PlanFacts = std::vector<std::pair<std::string, std::string>>;
 
 // What a graph will be. Plain data: it may be copied, edited and read by several threads.
@@ -312,11 +315,11 @@ struct Plan {
   PlanMemory memory;         // outlives the members below
   uint64_t id = 0;           // of the builder that made it, unique in the process; copies share it
   std::string name;          // "decode.b8"; a body's is its node's with the outer plan's before it: "loop/until.body"
-  PlanFacts facts;           // what its maker says of it
+  PlanFacts facts;           // given by its maker
   Device* device = nullptr;  // not owned
   std::vector<Buffer> buffers;            // in the order of declare()
   std::vector<ConditionInfo> conditions;  // of this plan's own conditional nodes
-  std::vector<PlanNode> nodes;            // an order in which they may run
+  std::vector<PlanNode> nodes;            // in an order in which they may run
   std::vector<Edge> edges;                // by `to`, then by `from`
 };
 
@@ -344,9 +347,9 @@ struct ValueNode : NodeId {};
 template <KernelArgs A>
 struct Node : NodeId {};
 
-// Throws Error unless every id and index is within range, names are unique, edges are sorted, go from an earlier node
-// to a later one and are there once, in this plan and in all plans inside, each of which has a name of its own: what
-// every run of a plan relies on.
+// Throws Error unless, in this plan and in all plans inside it, every id and index is within range, names are unique,
+// and edges are sorted, unique and lead from an earlier node to a later one. Each plan inside has a name of its own.
+// Every run of a plan relies on this.
 void check_plan(const Plan& plan);
 
 }  // namespace nodewright

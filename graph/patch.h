@@ -20,9 +20,9 @@
 
 namespace nodewright {
 
-// Each function checks what it is given and throws Error, naming the node, without having changed anything; nothing
-// reaches the driver before apply(). Nodes may lie in moved children and in bodies. A later change of the same thing
-// replaces the earlier one. Not thread-safe, and the graph must outlive it.
+// Each function checks its arguments; where they are wrong it throws Error, naming the node, and changes nothing.
+// Nothing reaches the driver before apply(). Nodes may lie in moved children and in bodies. A later change of the same
+// thing replaces the earlier one. Not thread-safe, and the graph must outlive it.
 class PatchSet {
  public:
   // Begins without changes.
@@ -56,22 +56,22 @@ class PatchSet {
   template <class T>
   void copy(CopyNode, const Weight<T>& to, const CopyEnd&, uint64_t) = delete;
 
-  // What a fill writes; where, in which rows, and elements of which size, stays.
+  // The value that a fill writes; its range, its rows and its element size stay.
   void fill(FillNode node, uint32_t value);
 
   // The value that one operation of a values node waits for or writes.
   void value(ValueNode node, size_t operation, uint64_t value);
 
-  // A node that is not enabled does nothing, and the orders through it hold. Kernels, copies and fills only, and no
-  // kernel behind a programmatic edge, which could not hold them. Later readers of its outputs get the
-  // values from before. Takes device memory for a fill: as much as a row fill reaches over, 4 bytes for others.
+  // A disabled node does nothing, and the orders that lead through it still hold. Kernels, copies and fills only, and
+  // no kernel with a programmatic in-edge, which could not keep those orders. Later readers of its outputs get the old
+  // values. Disabling a fill takes device memory: as much as its rows span, or 4 bytes for a fill without rows.
   void enable(NodeId node, bool enabled);
 
   size_t size() const { return changes_.size(); }  // nodes with changes
 
-  // Applies all, in order, to later launches, and empties the set; what the set does not mention stays as it is by
-  // then. When the driver refuses one, those before it are undone, the set is kept, and Error names the node; if even
-  // that fails, the Error says so, and the graph must not be launched again.
+  // Applies all, in order, to later launches, and empties the set; everything that the set does not mention stays as it
+  // is at that time. When the driver refuses one, those before it are undone, the set is kept, and Error names the
+  // node; if even that fails, the Error says so, and the graph must not be launched again.
   void apply();
 
  private:

@@ -20,7 +20,7 @@ class PlanRun {
   // Builds and uploads what the mode needs. `stream` must outlive the run; launches go there.
   PlanRun(Plan plan, RunMode mode, const Stream& stream);
 
-  // As ExplicitGraph::launch; a captured run does not look after its buffers.
+  // As ExplicitGraph::launch; a captured run does not check that its buffers still exist.
   void launch();
   RunMode mode() const { return static_cast<RunMode>(run_.index()); }
   // The graph of an explicit run, for patches; null otherwise.

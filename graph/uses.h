@@ -88,7 +88,7 @@ template <FixedName kName = "", class T>
 auto updates(const View<T>& view) {
   return MemoryArgument<T, Access::inout, kName>::of(view);
 }
-// The same of all of an array.
+// The same for a whole array.
 template <FixedName kName = "", class T>
 auto reads(const DeviceArray<T>& array) {
   return reads<kName>(array.view());
@@ -121,12 +121,13 @@ auto frozen(const Weight<T>& weight) {
 template <class T>
 concept Word = std::same_as<T, uint32_t> || std::same_as<T, uint64_t>;
 
-// Goes on when the first element of `at` compares so with `value`. A view of pinned memory has the host's address.
+// Waits until the first element of `at` compares with `value` as `until` says. A view of pinned memory has the host's
+// address.
 template <Word T>
 ValueOperation wait_until(const View<T>& at, Until until, std::type_identity_t<T> value) {
   return {.waits = true, .bytes = sizeof(T), .until = until, .address = at.address(), .value = value};
 }
-// Writes the first element of `at`, after all that the node comes after.
+// Writes the first element of `at`, after all predecessors of the node.
 template <Word T>
 ValueOperation write_to(const View<T>& at, std::type_identity_t<T> value) {
   return {.waits = false, .bytes = sizeof(T), .until = {}, .address = at.address(), .value = value};

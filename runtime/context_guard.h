@@ -9,8 +9,8 @@ namespace nodewright {
 
 class Device;
 
-// Makes a context current on this thread while it lives, and afterwards the one that was. Where it is current already,
-// it costs one look. To be destroyed on the thread that made it.
+// Makes a context current on this thread while the guard lives, and restores the previous one afterwards. Where the
+// context is current already, the guard costs one query. To be destroyed on the thread that made it.
 class ContextGuard {
  public:
   // Throws Error when the driver does not take the context.

@@ -1,6 +1,6 @@
-// One device and a context of it. Whatever is called with a device, or with what was made on it, makes the context
-// current for the call and leaves the thread as it was: several devices may be used on one thread, and one on several
-// threads. Every other handle refers to the device and must not outlive it.
+// One device and a context of it. Every function that takes a device, or an object made on one, makes the context
+// current during the call and leaves the thread as it was: several devices may be used on one thread, and one on
+// several threads. Every other handle refers to the device and must not outlive it.
 #pragma once
 
 #include <cstdint>
@@ -34,8 +34,8 @@ class Device {
  public:
   // cuInit, retains the primary context of `ordinal`. Throws Error when there is no such device.
   Device(Driver& driver, int ordinal);
-  // A device by a context that stays its owner's, who keeps it until the Device and all that was made on it are gone:
-  // a framework's. Throws Error when the driver does not know the context.
+  // A device over a context of another owner, such as a framework, which keeps the context until the Device and all
+  // that was made on it are gone. Throws Error when the driver does not know the context.
   static Device adopt(Driver& driver, CUcontext context) { return Device(driver, context); }
   ~Device();
   Device(const Device&) = delete;

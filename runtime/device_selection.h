@@ -1,4 +1,4 @@
-// A word becomes an open device. The CPU driver runs only when it is named, never as a fallback.
+// Opens the device that a word names. The CPU driver runs only when it is named, never as a fallback.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ struct OpenedDevice {
   std::shared_ptr<Driver> driver;                  // CUDA's, or the CPU driver; of several devices the same
   std::unique_ptr<Interposer> interposer;          // null unless asked for
   std::unique_ptr<Device> device;                  // what a program uses
-  std::vector<std::unique_ptr<Device>> more = {};  // of open_devices(), those after it
+  std::vector<std::unique_ptr<Device>> more = {};  // the others of open_devices()
   std::unique_ptr<ContextGuard>
       current;  // its context is current on this thread, which saves every call from setting it
 

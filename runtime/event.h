@@ -15,8 +15,8 @@ class Event {
  public:
   // `timing`: whether ms_since may be asked; an event without it is cheaper.
   Event(Device& device, std::string name, bool timing = false);
-  // An event of `device` that stays its owner's, who keeps it for as long as this, and every graph with a node of it,
-  // is used.
+  // Borrows an event of `device` from its owner, who keeps it for as long as this object and every graph with a node of
+  // it are used.
   static Event borrow(Device& device, CUevent event, std::string name);
   ~Event();
   Event(Event&& other) noexcept;

@@ -15,8 +15,8 @@ class Stream {
  public:
   // `name`: for errors.
   Stream(Device& device, std::string name);
-  // A stream of `device` that stays its owner's, who keeps it for as long as this is used. Null is the legacy default
-  // stream, which cannot be captured.
+  // Borrows a stream of `device` from its owner, who keeps it for as long as this object is used. Null is the legacy
+  // default stream, which cannot be captured.
   static Stream borrow(Device& device, CUstream stream, std::string name);
   ~Stream();
   Stream(Stream&& other) noexcept;

@@ -45,7 +45,7 @@ std::string to_dot(const Plan& plan);
 // "semaphore_value"; a child "patchable_inside"; both have "bodies": plans in this form up
 // to "edges". A value that no double holds exactly (an integer beyond 2^53, nan, inf) is a string, one whose type is
 // "other" null. Throws Error as check_timings does.
-// `about`: what is known beside the plan, such as {"model", "demo"} and {"commit", "03c575c"}.
+// `about`: facts from outside the plan, such as {"model", "demo"} and {"commit", "03c575c"}.
 std::string to_json(const Plan& plan, const PlanTimings* timings = nullptr, const PlanFacts& about = {});
 
 // One page for a browser, without any further file and without network: the plan folded by layer, every node's kernel,

@@ -1,5 +1,5 @@
-// Several devices that run one plan each and send each other values while they do: the devices, what they exchange
-// through, and the word by which the host ends an exchange that a device waits in.
+// Several devices that run one plan each and send each other values meanwhile: the devices, the memory through which
+// they exchange, and the abort word with which the host ends an exchange that a device waits in.
 //
 //   Team team({&first, &second});
 //   ExchangeMemory memory(team, "partial", {.packets = 8 * 3072});
@@ -73,7 +73,7 @@ struct ExchangeSize {
 // one stream a device. Not thread-safe: TeamGraph takes Team::launching().
 class ExchangeMemory {
  public:
-  // Throws Error when a device has not enough memory (bytes()), or `size` is none.
+  // Throws Error when a device has not enough memory (bytes()), or when `size` is invalid.
   ExchangeMemory(Team& team, std::string name, ExchangeSize size);
 
   Team& team() const { return *team_; }               // whose memory it is
@@ -96,10 +96,10 @@ class ExchangeMemory {
   uint32_t next_launch(const TeamStream& streams);
   // The number that next_launch() will return. For tests of what happens when numbers start anew.
   void set_next(uint32_t number) { next_ = number; }
-  // Ends every wait of kernels that run or will: what they compute from then on is NaN. The streams go on.
+  // Ends every wait of kernels that run now or later: what they compute from then on is NaN. The streams go on.
   void give_up();
   bool given_up() const;
-  // Once all ranks have ended: later launches wait again. Throws Error when a device does not take it.
+  // To be called once all ranks have ended: later launches wait again. Throws Error when a driver call fails.
   void recover();
 
  private:

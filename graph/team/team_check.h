@@ -1,5 +1,6 @@
-// What a team's plans must keep so that no rank waits for ever and none takes what is not meant for it. No driver sees
-// more than one of the graphs: these rules stand for the edges that cannot lead from one to another.
+// The rules that a team's plans must follow, so that no rank waits for ever and none takes a value that is not meant
+// for it. No driver sees more than one of the graphs: these rules replace the edges that cannot lead from one graph to
+// another.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +23,7 @@ enum class TeamRule : uint8_t {
   ordered,    // on every rank edges lead from where k is taken to where k + 1 is sent: its slot of k - 1 is free then
   even_count,  // a launch has an even number of exchanges, so that every launch begins with the same slot
   apart,       // no rank writes memory that another one touches, but for packets
-  one_wave,    // all blocks of a kernel that takes fit on the device at once: each may wait for any of the peer's
+  one_wave,  // all blocks of a kernel that takes packets fit on the device at once: each may wait for any of the peer's
 };
 // "the same order on all ranks": a rule as errors call it.
 std::string_view to_string(TeamRule rule);

@@ -17,8 +17,8 @@
 
 namespace nodewright {
 
-// The kernel stays the program's. The stand-in has the symbol's parameters. Throws Error with what the CUDA runtime
-// said.
+// The kernel still belongs to the program. The stand-in has the symbol's parameters. Throws Error with what the CUDA
+// runtime said.
 template <class... P>
 ForeignKernel kernel_of_symbol(Device& device, void (*symbol)(P...), std::string name,
                                const std::type_identity_t<std::function<void(P...)>>& stand_in = {}) {

@@ -1,5 +1,5 @@
-// Kernels that Nodewright has not compiled, with any number and type of parameters: of another owner, or loaded from a
-// cubin, a fatbin or PTX. runtime/kernels/cuda_symbol.h takes them from a program that nvcc has built.
+// Kernels that Nodewright has not compiled, with any number and type of parameters: borrowed from another owner, or
+// loaded from a cubin, a fatbin or PTX. runtime/kernels/cuda_symbol.h takes them from a program that nvcc has built.
 //
 //   const ForeignKernel scale = load_kernel_file(device, "scale.cubin", "scale", scale_on_host);
 //   g.launch("scale", scale, launch_shape_1d(n, 256), n, 2.0f, updates(x));
@@ -50,7 +50,7 @@ class ForeignKernel {
   std::unique_ptr<State> state_;
 };
 
-// A kernel that stays its owner's, who keeps it loaded. Reports call it `name`. Throws Error when the driver does not
+// Borrows a kernel from its owner, who keeps it loaded. Reports call it `name`. Throws Error when the driver does not
 // know it, and on the CPU driver, where the handle is not looked at, when there is no stand-in.
 ForeignKernel borrow_kernel(Device& device, CUfunction function, std::string name, const HostStandIn& stand_in = {});
 ForeignKernel borrow_kernel(Device& device, CUkernel kernel, std::string name, const HostStandIn& stand_in = {});

@@ -47,18 +47,20 @@ struct LoadedKernel {
 // Error with the device's limit.
 void allow_dynamic_shared(Device& device, const LoadedKernel& kernel, unsigned bytes);
 
-// Where kernels come from, where they are kept, and who is told.
+// Options of a cache: its folder, further sources, and functions to call.
 struct KernelCacheOptions {
   std::filesystem::path folder = {};  // empty: ImageStore::default_folder()
   // Sources beside the embedded ones, found first: a user's own kernels. The views must outlive the cache.
   std::vector<EmbeddedSource> extra_sources = {};
-  // Told after every kernel that prepare() has brought in, under a lock: done, total, to_string(request).
+  // Called after every kernel that prepare() has read or compiled, under a lock, with done, total and
+  // to_string(request).
   std::function<void(size_t, size_t, std::string_view)> progress = {};
-  // Told before the first compilations of a prepare() or get(): of how many kernels.
+  // Called before the first compilations of a prepare() or get(), with the number of kernels.
   std::function<void(size_t)> compiles = {};
-  // Told once, under a lock: why what is compiled is not kept on disk.
+  // Called once, under a lock, with the reason why compiled kernels are not kept on disk.
   std::function<void(const std::string&)> not_kept = {};
-  // Told once, under a lock: whose a file on disk is that is not used, because somebody else may have written it.
+  // Called once, under a lock, with the owner of a file on disk that is not used because somebody else may have written
+  // it.
   std::function<void(const std::string&)> not_trusted = {};
 };
 
@@ -100,7 +102,7 @@ class KernelCache {
   Kernel<A> kernel(const char* name, const LaunchShape& shape) {
     return kernel<A>(KernelRequest{.name = name}, shape);
   }
-  // The same of a kernel beside the program, which add() takes.
+  // The same for an inline kernel, which is added first.
   template <KernelArgs A>
   Kernel<A> kernel(const InlineKernel& source, const LaunchShape& shape) {
     return kernel<A>(KernelRequest{.name = add(source)}, shape);

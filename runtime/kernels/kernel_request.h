@@ -1,4 +1,4 @@
-// What is asked of the kernel cache, and the program text that it stands for: the source, what it includes, and its
+// A request to the kernel cache, and the program text that it stands for: the source, what it includes, and its
 // constants. Compiles nothing.
 #pragma once
 

@@ -1,4 +1,4 @@
-// Device and pinned host memory with names, and the typed views that a layer author holds.
+// Device and pinned host memory with names, and typed views of it.
 #pragma once
 
 #include <cstddef>
