@@ -11,8 +11,8 @@ using Action = std::function<int()>;
 
 // What --device takes, in every command's help.
 inline constexpr const char* kDeviceHelp =
-    "auto, cuda, cuda:N, cpu, or cpu:checked, which finds what a kernel touches outside its buffers; more such words "
-    "in docs/command.md";
+    "auto, cuda, cuda:N, cpu, or cpu:checked, which reports accesses of a kernel outside its "
+    "buffers; docs/command.md lists more";
 
 // Each adds one subcommand; `chosen` becomes its action when the parser meets it.
 void add_generate(CLI::App& app, Action& chosen);

@@ -184,7 +184,7 @@ void add_graph(CLI::App& app, Action& chosen) {
   add_mode_option(*command, options->session);
   add_bucket_option(*command, options->session);
   add_steps_options(*command, options->session);
-  command->add_option("--format", options->format, "of the dump")
+  command->add_option("--format", options->format, "format of the dump")
       ->check(CLI::IsMember({"text", "dot", "json", "html"}))
       ->capture_default_str();
   command->add_option("--out", options->out, "file (default: standard output)");

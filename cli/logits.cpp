@@ -96,7 +96,7 @@ void add_logits(CLI::App& app, Action& chosen) {
   add_mode_option(*command, options->session);
   add_bucket_option(*command, options->session);
   command
-      ->add_option("--adapter", options->adapters, "NAME=DIR of a LoRA adapter as PEFT writes it, which the rows have")
+      ->add_option("--adapter", options->adapters, "NAME=DIR of a LoRA adapter as PEFT writes it, which the rows use")
       ->allow_extra_args(false);
   add_merge_option(*command, options->session);
   add_prompt_options(*command, options->prompt);

@@ -168,8 +168,9 @@ void add_parallel_options(CLI::App& command, SessionOptions& options) {
   options.tensor_parallel = 0;
   command
       .add_option("--tp,--tensor-parallel-size", options.tensor_parallel,
-                  "devices that share the model, each with a part of every layer: those that --device names, as "
-                  "cuda:0,1, or the one it names and those behind it (default: as many as it names)")
+                  "devices that share the model, each with a part of every layer: those that --device "
+                  "names, as cuda:0,1, or the one it names and those after it (default: as many as it "
+                  "names)")
       ->check(whole_number<uint32_t, 1>);
   command
       .add_option("--pp,--pipeline-parallel-size", options.stages,
@@ -182,7 +183,8 @@ void add_parallel_options(CLI::App& command, SessionOptions& options) {
 void add_load_format_option(CLI::App& command, SessionOptions& options) {
   command
       .add_option("--load-format", options.load_format,
-                  "dummy: weights are drawn for the shapes of config.json, and no file of them is read")
+                  "dummy: random weights are drawn for the shapes of config.json, and no weight file is "
+                  "read")
       ->check(CLI::IsMember({"auto", "safetensors", "dummy"}))
       ->capture_default_str();
 }
@@ -209,11 +211,12 @@ void add_bucket_option(CLI::App& command, SessionOptions& options) {
 void add_steps_options(CLI::App& command, SessionOptions& options) {
   command
       .add_option("--steps-per-launch", options.steps.most,
-                  "steps that the device does one after the other before the host looks")
+                  "steps that the device runs one after the other in a launch, before the host sees their "
+                  "tokens")
       ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();
   command.add_flag("--until-ended", options.steps.loop,
-                   "those steps are a loop in the graph, which ends when every row has ended");
+                   "the steps of a launch are a loop in the graph, which ends when every row has ended");
 }
 
 void check_steps(const SessionOptions& options) {

@@ -125,14 +125,14 @@ void add_tune(CLI::App& app, Action& chosen) {
                       "only these: arithmetic, attend, shared, qkv, out, gate_up, down, head (default: all)");
   command
       ->add_option("--samples", options->tuner.samples,
-                   "of each figure; fewer than 3 tell no noise, and nothing is taken")
+                   "samples of each figure; fewer than 3 show no noise, and nothing is accepted")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
   command->add_option("--steps", options->tuner.launches_per_sample, "launches a sample")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
-  command->add_option("--out", options->out, "file, made anew (default: where the other commands look)");
-  command->add_flag("--remove", options->remove, "take away what was found for this device and model before")
+  command->add_option("--out", options->out, "file to write, replacing it (default: where the other commands look)");
+  command->add_flag("--remove", options->remove, "delete the tuning that was found for this device and model before")
       ->excludes("--out")
       ->excludes("--batch")
       ->excludes("--context")

@@ -188,7 +188,7 @@ void add_bench_decode(CLI::App& bench, Action& chosen) {
                      fmt::format("how every row chooses, one or more, beside greedy steps: {}", kSamplingWordsHelp));
   decode
       ->add_option("--products-from", options->products_from,
-                   "rows from which steps are multiplied for many rows, by held rows or cuBLASLt; 0: never")
+                   "rows from which on steps use the matmuls for many rows, held rows or cuBLASLt; 0: never")
       ->check(CLI::Range(0, 1 << 30))
       ->capture_default_str();
   decode->add_option("--samples", options->samples, "of each figure")

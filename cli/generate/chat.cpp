@@ -92,7 +92,7 @@ void add_chat(CLI::App& app, Action& chosen) {
   auto options = std::make_shared<ChatOptions>();
   options->engine.engine.max_batch = 1;
   CLI::App* command = app.add_subcommand("chat", "Talk with a model, a message at a time; /exit ends");
-  command->add_option("--system", options->system, "a message of the system before the first line");
+  command->add_option("--system", options->system, "a system message before the first line");
   add_chat_template(*command, options->chat_template);
   add_template_args(*command, options->template_args);
   command->add_option("-n,--max-tokens", options->max_tokens, "most tokens of an answer")

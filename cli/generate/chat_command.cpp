@@ -40,7 +40,7 @@ constexpr std::string_view kHelp =
     "/regenerate     another answer to the last message\n"
     "/save FILE      write the conversation, as JSON\n"
     "/load FILE      go on with one that was saved\n"
-    "/system TEXT    the message of the system from now on; \"\": none; without TEXT show it\n"
+    "/system TEXT    the system message from now on; \"\": none; without TEXT show it\n"
     "/set NAME VALUE temperature, top_k, top_p, max_tokens ...; VALUE default: the checkpoint's; /set alone lists all\n"
     "/stats          the times of the last answer, and how much the cache has saved\n"
     "/help           these lines\n"

@@ -198,11 +198,11 @@ void add_generate(CLI::App& app, Action& chosen) {
       ->capture_default_str();
   command->add_flag("--chat", options->chat,
                     "the prompt is a message; print the answer (the checkpoint's chat template)");
-  command->add_option("--system", options->system, "with --chat: a message of the system before it");
+  command->add_option("--system", options->system, "with --chat: a system message before it");
   add_chat_template(*command, options->chat_template);
   add_template_args(*command, options->template_args);
   command->add_flag("--ignore-eos", options->ignore_eos, "go on after an end-of-text token");
-  command->add_flag("--stats", options->stats, "print times, sizes and why it ended to stderr");
+  command->add_flag("--stats", options->stats, "print times, sizes and why the text ended to stderr");
   add_sampling_options(*command, options->sampling);
   add_choice_flags(*command, options->choice);
   add_session_options(*command, options->session);

@@ -186,8 +186,7 @@ void Talk::set(const std::string& words) {
 }
 
 void Talk::set_system(const std::string& text) {
-  if (text.empty())
-    return note(fmt::format("{}\n", conversation_.system().value_or("there is no message of the system")));
+  if (text.empty()) return note(fmt::format("{}\n", conversation_.system().value_or("there is no system message")));
   const bool none = text == "\"\"";
   conversation_.set_system(none ? std::nullopt : std::optional<std::string>(text));
   confirm(none ? "removed" : "set, for the answers from now on");

@@ -111,18 +111,16 @@ void read_buckets(const std::vector<std::string>& words, EngineOptions& engine) 
 void add_engine_options(CLI::App& command, EngineSettings& settings) {
   EngineOptions& engine = settings.engine;
   command
-      .add_option(
-          "--step-tokens,--chunk", settings.step_tokens,
-          fmt::format(
-              "tokens of a step with a prompt's: every row that decodes, then of prompts what is left, "
-              "at least one (default: at most {}, of one sequence alone {}, with --pp {}, on the CPU driver {})",
-              kStepTokens, kMostRows, kStepTokensOfStages, kStepTokensOnCpu))
+      .add_option("--step-tokens,--chunk", settings.step_tokens,
+                  fmt::format("tokens of a step that has tokens of a prompt: every row that decodes, then chunks of "
+                              "prompts, at least one token (default: at most {}; for one sequence alone {}, or {} with "
+                              "--pp; on the CPU driver {})",
+                              kStepTokens, kMostRows, kStepTokensOfStages, kStepTokensOnCpu))
       ->check(whole_number<int, 1>);
   command
-      .add_option(
-          "--schedule", settings.schedule,
-          "mixed: prompts go along with rows that decode, two steps in flight; drained: a step of prompts waits "
-          "until nothing is in flight, and is alone")
+      .add_option("--schedule", settings.schedule,
+                  "mixed: a step may have prompts beside rows that decode, two steps in flight; drained: a "
+                  "step of prompts waits until nothing is in flight, and runs alone")
       ->check(CLI::IsMember({"mixed", "drained"}))
       ->capture_default_str();
   command
@@ -131,8 +129,8 @@ void add_engine_options(CLI::App& command, EngineSettings& settings) {
       ->capture_default_str();
   command
       .add_option("--speculate", engine.speculate,
-                  "tokens that a step checks for each request beyond the one it chooses, guessed from what its own "
-                  "tokens repeat: up to 16; 0: none")
+                  "drafts that a step checks for each request beyond the token that it chooses, guessed "
+                  "from repetitions in its own tokens: up to 16; 0: none")
       ->check(whole_number<int, 0>)
       ->capture_default_str();
   command
@@ -142,12 +140,10 @@ void add_engine_options(CLI::App& command, EngineSettings& settings) {
       ->check(CLI::Range(1, 2))
       ->capture_default_str();
   command
-      .add_option(
-          "--products-from", settings.products_from,
-          fmt::format(
-              "rows from which steps are multiplied for many rows: by kernels with rows in registers up to {} rows "
-              "where these fit, else by cuBLASLt; 0: never (default: {})",
-              kHeldToRows, kProductsFromRows))
+      .add_option("--products-from", settings.products_from,
+                  fmt::format("rows from which on steps use the matmuls for many rows: up to {} rows kernels that hold "
+                              "them in registers, where they fit, else cuBLASLt; 0: never (default: {})",
+                              kHeldToRows, kProductsFromRows))
       ->check(whole_number<uint32_t>);
   command
       .add_option_function<std::vector<std::string>>(
@@ -168,9 +164,8 @@ void add_engine_options(CLI::App& command, EngineSettings& settings) {
       "most memory of weights, state, graphs and pages: 8GB, 8GiB, bytes, or a share of the device's memory such as "
       "0.9; the cache gets what is left (default: none)");
   command
-      .add_option(
-          "--step-timeout", engine.step_timeout_ms,
-          "milliseconds after which a step counts as one that does not end, and all requests fail (default: none)")
+      .add_option("--step-timeout", engine.step_timeout_ms,
+                  "milliseconds after which a step counts as hung, and all requests fail (default: none)")
       ->check(whole_number<uint32_t, 1>);
   command.add_flag("--no-prefix-cache", settings.no_prefix_cache, "prompts that begin alike share no pages");
   command.add_flag("--no-pipelining", settings.no_pipelining, "one step in flight instead of two");

@@ -107,7 +107,7 @@ constexpr Needless kNeedless[] = {
     {"--trust-remote-code", "", "no code of a checkpoint is run"},
     {"--enable-prefix-caching", "", "prompts that begin alike share pages unless --no-prefix-cache says otherwise"},
     {"--enable-chunked-prefill", "", "prompts are always cut to --step-tokens"},
-    {"--enable-auto-tool-choice", "", "calls of tools are read wherever a request has tools"},
+    {"--enable-auto-tool-choice", "", "tool calls are read wherever a request has tools"},
     {"--enable-lora", "", "--adapter NAME=DIR is enough"},
     {"--enable-reasoning", "", "--reasoning-parser is enough"},
     {"--disable-log-requests", "", "requests are not logged; --access-log off leaves out the answers, too"},

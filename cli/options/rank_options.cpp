@@ -89,8 +89,8 @@ void check_engine(const EngineSettings& engine) {
 void add_rank_options(CLI::App& command, RankOptions& options, SessionOptions& session) {
   command
       .add_option("--rank", session.rank,
-                  "of this process, where each of the --tp ranks is one of its own, on a device of its own: 0 serves, "
-                  "the others follow it")
+                  "rank of this process, where each of the --tp ranks is a process with a device of its "
+                  "own: 0 serves, the others follow it")
       ->check(whole_number<uint16_t>);
   command.add_option("--rendezvous", options.rendezvous,
                      "HOST:PORT at which rank 0 waits for the others, in a network that is trusted");
@@ -99,7 +99,8 @@ void add_rank_options(CLI::App& command, RankOptions& options, SessionOptions& s
                   "text that all ranks must know to join (default: NODEWRIGHT_RENDEZVOUS_SECRET, or none)")
       ->needs("--rank");
   command
-      .add_option("--rendezvous-timeout", options.timeout_s, "seconds after which a rank that has not come is missed")
+      .add_option("--rendezvous-timeout", options.timeout_s,
+                  "seconds after which a rank that has not come counts as missing")
       ->check(whole_number<uint16_t, 1>)
       ->needs("--rank")
       ->capture_default_str();

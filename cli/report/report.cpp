@@ -29,9 +29,8 @@ int report_command(const ReportWords& words) {
 void add_report(CLI::App& app, Action& chosen) {
   auto words = std::make_shared<ReportWords>();
   CLI::App* command = app.add_subcommand("report", "Tell what an iteration log (--log) says about steps and buckets");
-  command->add_option("LOG", words->log, "what --log has written")->required();
-  command
-      ->add_option("--count", words->count, "of the buckets that are suggested (default: as many as these steps used)")
+  command->add_option("LOG", words->log, "file that --log has written")->required();
+  command->add_option("--count", words->count, "number of suggested buckets (default: as many as these steps used)")
       ->check(CLI::Range(1, 1000));
   command->add_option("--plot", words->plot, "SVG file: time, rows and queue of each step, and steps by rows");
   command->callback([words, &chosen] { chosen = [words] { return report_command(*words); }; });

@@ -190,15 +190,15 @@ void add_run(CLI::App& app, Action& chosen) {
           "tokens of the longest sequence (default: as needed; through a pipe that stays open, {})", kOpenContext));
   command
       ->add_option("--requests", options->requests,
-                   "JSON lines, a request or a line of an OpenAI batch file each; docs/requests.md has their fields. "
-                   "-: standard "
-                   "input, served as it comes")
+                   "JSON lines, each a request or a line of an OpenAI batch file; docs/requests.md has "
+                   "their fields. -: standard input, served as it comes")
       ->capture_default_str();
   command->add_option("--served-model-name", options->names,
                       "names of the model in the bodies of batch lines (default: the folder's)");
   command
       ->add_option("--max-tokens", options->max_tokens,
-                   "most tokens of requests that do not say; lines of a batch file have those of the HTTP interface")
+                   "most tokens of requests that set no limit; lines of a batch file have that of the HTTP "
+                   "interface")
       ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();
   add_chat_template(*command, options->chat_template);
@@ -212,8 +212,8 @@ void add_run(CLI::App& app, Action& chosen) {
   add_adapter_options(*command, options->engine, options->session);
   command
       ->add_option("--reserve", options->reserve,
-                   "pages of a request when it is admitted: for all that it may write, or for its prompt, and it is "
-                   "preempted where they run out")
+                   "pages that a request gets when it is admitted: for all that it may write, or for its "
+                   "prompt, and it is preempted where pages run out")
       ->check(CLI::IsMember({"all", "prompt"}))
       ->capture_default_str();
   command->add_option("--hidden-dir", options->hidden_dir,

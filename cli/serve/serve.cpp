@@ -400,17 +400,18 @@ void add_server_options(CLI::App& command, ServeOptions& options) {
   command.add_option("--port", http.port, "TCP port to listen at; 0: any that is free")
       ->check(whole_number<uint16_t>)
       ->capture_default_str();
-  command.add_option("--uds", http.unix_socket, "path of a Unix socket to listen at, instead")
+  command.add_option("--uds", http.unix_socket, "path of a Unix socket to listen at instead of --host and --port")
       ->excludes("--host")
       ->excludes("--port");
   command.add_option("--served-model-name", options.names,
-                     "names of the model, the first of them in answers (default: "
-                     "the folder's)");
+                     "names that clients may call the model by; responses carry the first (default: the "
+                     "folder's)");
   command.add_option_function<std::string>(
       "--api-key", [&options](const std::string& key) { options.api_key = key; },
-      "demanded as Authorization: Bearer KEY or X-Api-Key: KEY (default: "
+      "key that clients must send, as Authorization: Bearer KEY or X-Api-Key: KEY (default: "
       "NODEWRIGHT_API_KEY, or none)");
-  command.add_option("--cors-origin", options.cors_origin, "the one origin whose pages may call, or * for all")
+  command
+      .add_option("--cors-origin", options.cors_origin, "the one origin whose pages may call the server, or * for all")
       ->check(why_no_origin);
   command
       .add_option("--allowed-host", options.server.allowed_hosts,
@@ -430,15 +431,16 @@ void add_server_options(CLI::App& command, ServeOptions& options) {
   command.add_option("--workers", options.server.workers, "threads that parse and tokenize")
       ->check(whole_number<int, 1>)
       ->capture_default_str();
-  command.add_option("--max-requests", options.most_open, "outputs that run or wait; more are answered 429")
+  command.add_option("--max-requests", options.most_open, "outputs that may run or wait; calls beyond that get 429")
       ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();
-  command.add_option("--max-body", options.body_mib, "MiB of a request's body")
+  command.add_option("--max-body", options.body_mib, "largest body of a request, in MiB")
       ->check(whole_number<uint16_t, 1>)
       ->capture_default_str();
   command
       .add_option("--shutdown-timeout", options.shutdown_timeout,
-                  "seconds that SIGTERM leaves open requests to end in; then, or at a second one, they are cancelled")
+                  "seconds that open requests have to end after SIGTERM; then, or at a second one, they "
+                  "are cancelled")
       ->check(whole_number<uint16_t>)
       ->capture_default_str();
   command.add_flag("--plan-times", options.plan_times,
@@ -455,7 +457,7 @@ void add_server_options(CLI::App& command, ServeOptions& options) {
                      "machine's)");
   command.add_flag("--enable-sleep,--enable-sleep-mode", options.server.offers_sleep,
                    "POST /sleep frees the device's memory until POST /wake_up");
-  command.add_option("--access-log", options.log_requests, "a line on stderr for each answer")
+  command.add_option("--access-log", options.log_requests, "a line on stderr for each response")
       ->check(CLI::IsMember({"on", "off"}))
       ->capture_default_str();
 }

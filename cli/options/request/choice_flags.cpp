@@ -68,7 +68,7 @@ ordered_json json_schema(const std::string& text_or_file) {
 void add_choice_flags(CLI::App& command, ChoiceFlags& flags) {
   command.add_option("--stop", flags.stop, "end before this text; may be given several times")->allow_extra_args(false);
   command.add_option("--stop-token-ids", flags.stop_token_ids, "end with one of these tokens, too: 1,2,3");
-  command.add_option("--min-tokens", flags.min_tokens, "choose no end before so many tokens")
+  command.add_option("--min-tokens", flags.min_tokens, "do not end before this many tokens")
       ->check(whole_number<uint32_t>);
   command.add_option("--logit-bias", flags.logit_bias, "added to a token's logit: ID=BIAS, several with commas")
       ->allow_extra_args(false);

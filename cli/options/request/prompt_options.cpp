@@ -33,8 +33,8 @@ std::string text_of_file(const std::filesystem::path& path) {
 
 void add_prompt_options(CLI::App& command, PromptOptions& options) {
   command.add_option("-p,--prompt", options.text,
-                     "text of the prompt; -: standard input, which is read, too, where no prompt is given and it is a "
-                     "pipe or a file");
+                     "text of the prompt; -: standard input, which is also read when no prompt is given and "
+                     "it is a pipe or a file");
   command.add_option("-f,--prompt-file", options.file, "file with the text of the prompt");
   command.add_option("--prompt-ids", options.ids, "token ids of the prompt (no tokenizer needed): 1,2,3");
 }

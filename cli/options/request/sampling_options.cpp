@@ -22,13 +22,16 @@ void add_sampling_options(CLI::App& command, SamplingOptions& options) {
   command.add_option("--min-p", options.min_p,
                      "keep tokens of at least this share of the likeliest one's probability; 0: all (default: the "
                      "checkpoint's)");
-  command.add_option(
-      "--repetition-penalty", options.repetition_penalty,
-      "divides the logits of tokens that prompt and output have had; 1: none (default: the checkpoint's)");
+  command.add_option("--repetition-penalty", options.repetition_penalty,
+                     "divides the logits of tokens in the prompt and the output; 1: none (default: the "
+                     "checkpoint's)");
   command.add_option("--presence-penalty", options.presence_penalty,
-                     "taken from the logits of tokens that the output has had (default: 0)");
-  command.add_option("--frequency-penalty", options.frequency_penalty, "the same, for each time (default: 0)");
-  command.add_option("--seed", options.seed, "of the random choice: repeats it (default: another one each time)")
+                     "subtracted from the logits of tokens in the output (default: 0)");
+  command.add_option("--frequency-penalty", options.frequency_penalty,
+                     "the same, once for each occurrence (default: 0)");
+  command
+      .add_option("--seed", options.seed,
+                  "seed of sampling: the same seed repeats the choice (default: another one each time)")
       ->check(whole_number<uint64_t>);
   command.add_flag("--greedy", options.greedy, "take the likeliest token, whatever the checkpoint says");
 }

@@ -23,8 +23,8 @@ constexpr const char* kGiven[] = {"messages", "tools", "documents", "add_generat
 void add_template_args(CLI::App& command, std::vector<std::string>& args) {
   command
       .add_option("--template-arg", args,
-                  "NAME=VALUE of a variable of the chat template, as enable_thinking=false: JSON, or else a string; "
-                  "repeat it for others")
+                  "NAME=VALUE of a variable of the chat template, such as enable_thinking=false, with "
+                  "VALUE in JSON or else a string; repeat it for others")
       ->allow_extra_args(false);
 }
 
