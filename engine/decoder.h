@@ -75,7 +75,7 @@ class Decoder {
   int32_t open(int32_t adapter = -1);
   // The slots of options().adapters, to be filled over the decoder's stream while no sequence of theirs is open.
   AdapterSlots& adapters() { return *adapters_; }
-  // Its pages are free again. Throws Error when it is not open.
+  // Closes the sequence: its pages are free again. Throws Error when it is not open.
   void close(int32_t sequence);
   int64_t length(int32_t sequence) const { return at(sequence).length; }
 

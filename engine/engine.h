@@ -43,7 +43,7 @@ struct CanRun {
   std::string reason;  // why this bucket, why eager, why not
 };
 
-// What a request's masks and ends throw, if anything.
+// What a request's mask and end functions threw, if anything.
 struct OwnerFailure {
   std::string why;          // empty: nothing
   bool by_request = false;  // an error of use: what it asks for cannot be done
@@ -55,20 +55,21 @@ class Engine {
   // kernels and model must outlive this.
   Engine(Device& device, KernelCache& kernels, const DecoderModel& model, const EngineOptions& options)
       : Engine(std::array{ModelPlace{&device, &kernels, &model}}, options) {}
-  // By rank: several devices run every step together, each with its part of the model (tensor parallel). Requests then
-  // have no log probabilities of prompts, and weights are not replaced. Or by stage: a step goes through the layers of
-  // one device after the other (pipeline stages). Then there are no adapters, and weights are not replaced.
+  // `ranks`, by rank: several devices run every step together, each with its part of the model (tensor parallel).
+  // Requests then have no log probabilities of prompts, and weights are not replaced. Or by stage: a step goes through
+  // the layers of one device after the other (pipeline stages). Then there are no adapters, and weights are not
+  // replaced.
   Engine(std::span<const ModelPlace> ranks, const EngineOptions& options);
 
   // Accepts the request, or says why not: a prompt that does not fit, a token outside the vocabulary, sampling out of
-  // range, what EngineOptions::choices makes no room for, an engine that has failed.
+  // range, choices for which EngineOptions::choices makes no room, an engine that has failed.
   PipelineState::Submitted submit(RequestSpec spec, const Sampling& sampling = {}, ChoiceOptions choice = {});
-  // As many outputs of one prompt as there are `choices`, in their order: all are accepted, or none. The prompt is
-  // computed once: the others wait for the first of them to do it, then share its pages and copy the one that the
-  // prompt ends in; where the first ends before there is room for another, that one finds what is left in the prefix
-  // cache. Each draws numbers of its own: with a seed, the first by that seed, as alone, and output i by
-  // derived_seed(seed, i). Only the first gives the prompt's log probabilities and hidden states `full`; then the
-  // others, which may not come from the cache, are told `last`.
+  // Submits one output of the prompt for each of `choices`, in their order: all are accepted, or none. The prompt is
+  // computed once, by the first output: the others wait for that, then share its pages and copy the one that the prompt
+  // ends in; where the first ends before there is room for another, that one finds what is left in the prefix cache.
+  // Each output draws random numbers of its own: with a seed, the first from that seed, as if it were alone, and output
+  // i from derived_seed(seed, i). Only the first gives the prompt's log probabilities and hidden states `full`; then
+  // the others, which may not come from the cache, are told `last`.
   struct SubmittedAll {
     std::vector<RequestId> ids;  // empty: refused
     std::string reason;
@@ -81,15 +82,15 @@ class Engine {
   std::shared_ptr<const AdapterImage> read_adapter(const std::filesystem::path& folder) const;
   // Host memory of an image, whatever the adapter's rank; 0 without slots for adapters.
   uint64_t adapter_image_bytes() const;
-  // Requests may name it from now on. Throws Error where the name is empty or taken.
+  // Requests may name the adapter from now on. Throws Error where the name is empty or taken.
   void load_adapter(const std::string& name, std::shared_ptr<const AdapterImage> image);
-  // No request may name it from now on; those that have go on with it. False when no adapter is called so.
+  // No request may name the adapter from now on; those that have it go on. False when no adapter has this name.
   bool unload_adapter(const std::string& name);
   std::vector<LoadedAdapter> adapters() const { return adapters_.list(); }
   int most_adapters() const { return options_.max_adapters; }  // that the device holds at once
   int max_batch() const { return options_.max_batch; }         // requests served at once
 
-  // False when it had ended.
+  // Ends the request as cancelled. False when it had ended before.
   bool cancel(RequestId id) { return pipeline_.cancel(id); }
 
   // Does one thing: admits a request, launches a step, or waits for the tokens of the oldest. False when nothing is to
@@ -100,15 +101,16 @@ class Engine {
   std::vector<CommittedToken> take_tokens() { return std::exchange(tokens_, {}); }
   std::vector<TokenLogprobs> take_logprobs() { return std::exchange(logprobs_, {}); }
   std::vector<TokenLogprobs> take_prompt_logprobs() { return std::exchange(prompt_logprobs_, {}); }
-  // Each token's once: with `last` those that chose an output that was accepted, with `full` the prompt's, too.
+  // The states of each token, once: with `last` of those from which an accepted output was chosen, with `full` of the
+  // prompt's, too.
   std::vector<HiddenRows> take_hidden() { return std::exchange(hidden_, {}); }
   std::vector<Resolution> take_resolutions();
 
-  // Launches no more; what is in flight is still to be advanced. Throws Error unless it is running.
+  // Launches no further step; steps in flight still need advance(). Throws Error unless it is running.
   void pause() { pipeline_.pause(); }
   void resume();
 
-  // Other graphs for the same requests, which go on where they were: destroys what was built, builds anew. Throws
+  // Builds other graphs for the same requests, which go on where they were; the old graphs are destroyed first. Throws
   // Error, and changes nothing, unless the engine is paused and the options are in range. When building fails, resolves
   // every request as failed, and throws.
   void rebuild_graphs(const GraphOptions& graphs);
@@ -116,17 +118,18 @@ class Engine {
   // computed stays; the prefix cache is emptied when it resumes.
   void replace_weights(const DecoderModel& model);
 
-  // Gives back the device memory of graphs, activations and cache, all but that of the weights, which are the model's
-  // (engine/sleep.h has both); kernels stay loaded. What the prefix cache knew is forgotten; requests submitted
-  // meanwhile wait. Throws Error, and changes nothing, unless the engine is running with nothing in flight and no
-  // request admitted.
+  // Frees the device memory of graphs, activations and cache; the weights belong to the model (engine/sleep.h has
+  // both), and kernels stay loaded. The prefix cache is emptied; requests submitted meanwhile wait. Throws Error, and
+  // changes nothing, unless the engine is running with nothing in flight and no request admitted.
   void sleep();
-  // As it was before sleep(), with the same graphs and as many pages. The model may have moved, and its weights may
-  // still be on their way: this ends with DecoderModel::wait(). Throws Error where memory is short, and sleeps on then.
+  // Restores the engine as it was before sleep(), with the same graphs and as many pages. The model may have moved, and
+  // its weights may still be on their way: this ends with DecoderModel::wait(). Throws Error where memory is short; the
+  // engine then sleeps on.
   void wake();
   bool is_asleep() const { return slots_.is_released(); }
 
-  // Somebody saw that the device is lost: every request is resolved as failed, and nothing more is served.
+  // For a caller that has seen that the device is lost: every request is resolved as failed, and nothing more is
+  // served.
   void fail(const std::string& message) { pipeline_.fail(message); }
 
   CanRun can_run(int rows) const;

@@ -14,20 +14,19 @@
 
 namespace nodewright {
 
-// Usual tokens of a step with a prompt's: enough that a GPU takes its time by the token, and on the CPU driver what
-// takes about a second.
+// Default tokens of a step that has tokens of a prompt: enough for a GPU to be bound by compute, and on the CPU driver
+// about a second of work.
 inline constexpr int kStepTokens = 512, kStepTokensOnCpu = 64;
 // Tokens of a step of one sequence alone in a pipeline: a stage begins a chunk while the next stage has the one before.
 inline constexpr int kStepTokensOfStages = 1024;
 
 struct EngineOptions {
   int max_batch = 8;  // requests served at once, and rows of the largest decode step
-  // Tokens of a step with a prompt's: first the rows that decode, then chunks of prompts, at least one token. So no row
-  // waits longer for its next token than such a step takes. 0: 512, on the CPU driver 64; no more than the largest
-  // bucket where buckets are given.
+  // Tokens of a step that has tokens of a prompt: first the rows that decode, then chunks of prompts, at least one
+  // token. So no row waits longer for its next token than such a step takes. 0: 512, on the CPU driver 64; no more than
+  // the largest bucket where buckets are given.
   int step_tokens = 0;
-  // drained: prompts go apart, each step of them alone in flight, as soon as nothing else is (the Kestrel document's
-  // form).
+  // drained: prompts have steps of their own, each launched as soon as nothing is in flight, and alone in flight.
   Schedule schedule = Schedule::mixed;
   // Rows of the graphs; empty: BucketSet::up_to(max_batch), and for prompts and drafts some up to the most they need.
   std::vector<int> buckets;
@@ -49,26 +48,27 @@ struct EngineOptions {
   std::function<void(const BuiltBucket&)> built;             // progress of the start; may be empty
   std::function<void(const std::string& reason)> fell_back;  // once for each reason; may be empty
   std::function<void(const StepRecord&)> stepped;            // each committed step, in order; may be empty
-  // Changes of what prompts may find in the cache, in order, by Engine::advance(); may be empty.
+  // Takes the changes of what prompts may find in the cache, in order, from Engine::advance(); may be empty.
   std::function<void(std::vector<PageEvent>)> pages_changed;
   // Rows from which on steps are library products (models/step/step_shape.h); 0: never.
   int64_t products_from = kProductsFromRows;
   std::shared_ptr<const Tuning> tuning;  // of this device and model (models/tuning/step_tuning.h), or none
   PrefillForm prefill = PrefillForm::graph;
-  // LoRA adapters that the device holds at once, each with a slot of its own up to that rank: memory, and a second
-  // graph a bucket for steps in which a request has one. More may be loaded; the one that was used least recently makes
-  // room.
+  // LoRA adapters that the device holds at once, each with a slot of its own for ranks up to max_adapter_rank: costs
+  // memory, and a second graph for each bucket, for steps in which a request has an adapter. More may be loaded; the
+  // one that was used least recently makes room.
   int max_adapters = 0;  // 0: requests have none
   int max_adapter_rank = 16;
-  // Tokens that a decode step checks for a request beyond the one it chooses, guessed from what its own tokens repeat
-  // (engine/schedule/drafts.h); 0: none. Not for requests whose ChoiceOptions shape their choice.
+  // Drafts that a decode step checks for a request beyond the token that it chooses, guessed from repetitions in its
+  // own tokens (engine/schedule/drafts.h); 0: none. Not for requests whose ChoiceOptions shape their choice.
   int speculate = 0;
   // Seeds the draws of requests without a seed, each its own numbers. None: a random one for every engine.
   std::optional<uint64_t> seed;
   // 2: of a team, large steps of prompts are two halves in lanes of their own (docs/scale.md): one half's sums are
   // exchanged while the other half computes.
   int overlap = 1;
-  // Guesses instead, of which `speculate` are used; depends on the request alone. Empty: n-grams.
+  // Gives other drafts, of which `speculate` are used; its result depends on the request alone. Empty: drafts come from
+  // n-grams.
   std::function<std::vector<int32_t>(const Request&)> drafts = {};
   // For a rank whose peers are in other processes: as in StepSlotsOptions. Such an engine gives no log probabilities of
   // prompts, has no adapters, and neither sleeps nor changes its graphs or weights.

@@ -29,7 +29,7 @@ struct ServerOptions {
   size_t workers = 2;                      // threads that parse and tokenize
   size_t most_waiting = 4096;              // calls that wait for one of them
   uint64_t most_work = 2'000'000'000;      // units of WorkBudget for a call's body; beyond: 400
-  // A call that has been with a worker so long hangs it: /health is 503. Work within most_work takes seconds.
+  // A call that has been with a worker for longer hangs it: /health is 503. Work within most_work takes seconds.
   std::chrono::milliseconds hangs_after{60'000};
   bool offers_sleep = false;                // there are /sleep, /wake_up and /is_sleeping
   bool changes_adapters = false;            // there are /v1/load_lora_adapter and /v1/unload_lora_adapter
@@ -52,8 +52,8 @@ class Server {
   size_t open_requests() const { return http_.open_requests(); }
   // New connections are refused; open requests go on.
   void stop_accepting() { http_.stop_accepting(); }
-  // Closes all connections, and waits so long for the calls that are being read, which end early. True: afterwards
-  // nothing uses what serve() was given. False: a worker hangs, and what it uses must stay.
+  // Closes all connections, and waits up to `patience` for the calls that are being read, which end early. True:
+  // afterwards nothing uses what serve() was given. False: a worker hangs, and what it uses must stay.
   bool stop(std::chrono::milliseconds patience = std::chrono::hours(1));
 
  private:
@@ -74,7 +74,7 @@ class Server {
   static const std::vector<Route>& routes();
   HttpOptions with_refusals(HttpOptions options);
   static BrowserRules rules_for(const ServerOptions& options);
-  // The one for this method and path; null, and the method that there is for the path, where there is none.
+  // The route for this method and path. Where there is none: null, and `allowed` is the method that the path has.
   const Route* route_of(const HttpRequest& head, std::string& allowed) const;
   std::optional<NotAnswered> why_not_answered(const HttpRequest& head, bool has_body) const;
   void handle(HttpRequest request, std::shared_ptr<HttpReply> reply);
@@ -103,7 +103,7 @@ class Server {
   PlanPages plans_;           // written before api_ is
   ReadAdapter read_adapter_;  // the same
   std::atomic<OpenAiApi*> api_ = nullptr;
-  // A link cannot carry a key: who has one is told this, and /plan takes it instead.
+  // A link cannot carry a key: a client with the key gets this ticket, and /plan takes it instead.
   const std::string plan_ticket_;
   WorkPool workers_;
   HttpServer http_;  // last: it calls handle()

@@ -44,12 +44,12 @@ struct EngineNeeds {
 // Prompt tokens that go through the layers at once where the command serves one prompt on one sequence.
 int64_t rows_of_one_prompt(Session& session, int64_t prompt_tokens);
 
-// What make_engine() makes an engine of, without those that it tells.
+// The options with which make_engine() makes an engine, without its callbacks.
 EngineOptions engine_options(const EngineSettings& settings, const SessionOptions& options, Session& session,
                              const EngineNeeds& needs);
 
 // Builds it and loads the adapters of the command line, with a progress bar on stderr when that is a terminal. Steps
-// that run without a graph are told there, too.
+// that run without a graph are reported there, too.
 std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const SessionOptions& options, Session& session,
                                     const EngineNeeds& needs);
 

@@ -1,4 +1,4 @@
-// Options of the commands with an engine that contradict each other: told before anything is loaded, each with the
+// Options of the commands with an engine that contradict each other: reported before anything is loaded, each with the
 // other's name and a way out. What depends on a device or on weights is checked where those are known (engine/engine.h,
 // page_budget.h).
 #pragma once

@@ -8,8 +8,8 @@
 //
 // Where every layer has a window, a sequence gives back the pages before it as it goes on, cached as long as they may
 // be, and owns no more than window_pages() however long it becomes. Then pages are not counted but promised: what all
-// sequences may own at once is never more than there is, so that a page is there when the next launch needs it, though
-// those given back are still read by a launch in flight.
+// sequences may own at once is never more than there is, so that a page is there when the next launch needs it, even
+// while a launch in flight still reads those given back.
 #pragma once
 
 #include <algorithm>
@@ -109,7 +109,7 @@ class KvPool {
 
   // The sequence's pages and its number are free, or cached, when every launch made so far has completed.
   void close(int32_t sequence);
-  // As close(); and no prompt is given a page of this sequence, nor one that continues it. For what may hold NaN.
+  // As close(), and no prompt is given a page of this sequence or one that continues it: for pages that may hold NaN.
   void close_and_forget(int32_t sequence);
 
   // Launches are numbered 1, 2, ... revoked() takes the newest back: it was not dispatched. completed() says that this

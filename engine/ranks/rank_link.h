@@ -53,7 +53,7 @@ class RankLink {
 
   // For one thread, after the start.
 
-  // Rank 0: to every other rank. Nobody may be there any more: check() says so.
+  // Rank 0: to every other rank. A rank may be gone already: check() says so.
   void tell(FrameWriter& frame);
   // Another rank: the next that rank 0 says. Throws Error when it has left.
   const Frame& next();

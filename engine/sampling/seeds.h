@@ -1,4 +1,4 @@
-// Seeds of random choices: one that nobody knows before, and others that follow from a seed.
+// Seeds of sampling: an unpredictable one, and others that are derived from a seed.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Guesses what requests go on with: from the n-grams of their tokens, or as it is told to.
+// Guesses how requests go on, for speculative decoding: from the n-grams of their tokens, or by a function of the
+// caller.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a request may go on with, guessed from its own tokens: a step that checks the guess costs little more than one
-// that does not, and the tokens that come out are the same.
+// Drafts for speculative decoding, guessed from a request's own tokens: a step that checks them costs little more than
+// one that does not, and the tokens that come out are the same.
 #pragma once
 
 #include <cstdint>

@@ -10,7 +10,7 @@ class CollectiveTeam : public StepTopology {
  public:
   using StepTopology::StepTopology;
 
-  bool is_built_by_one_thread() const override { return true; }  // what a library is told by one thread
+  bool is_built_by_one_thread() const override { return true; }  // one thread makes the library's calls
   void give_up() override;
 
  private:

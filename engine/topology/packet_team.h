@@ -1,5 +1,5 @@
-// Tensor-parallel ranks whose kernels send each other packets (graph/team): the first has the graphs, which are
-// launched on all, and what the host says; every rank has memory, pages, tables and second choices of its own, and
+// Tensor-parallel ranks whose kernels send each other packets (graph/team): the first device has the graphs, which are
+// launched on all, and the host's inputs; every rank has memory, pages, tables and second choices of its own, and
 // chooses the same tokens from the same logits.
 #pragma once
 
@@ -14,7 +14,7 @@ class PacketTeam : public StepTopology {
   explicit PacketTeam(Devices devices);
   ~PacketTeam() override;
 
-  // The exchange's. Throws Error (usage) where steps shall be two lanes and none can be.
+  // The memory of the exchange. Throws Error (usage) where steps are to be two lanes and none can be.
   void make_shared_memory(const StepSlotsOptions& options) override;
   void drop_shared_memory() override { exchange_.reset(); }
   std::vector<Plan> plans(const Step& step, std::span<const KvCache* const> caches, EdgePolicy policy) const override;

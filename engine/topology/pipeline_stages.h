@@ -1,6 +1,7 @@
 // Stages of a pipeline: every device has memory, pages, tables and graphs of its own layers, and a stream of its own. A
 // step goes through the streams one after the other, held together by events: so the first stage may begin the next
-// step while this one is in the last. The first stage takes what the host says and hands it on; the last one chooses.
+// step while this one is in the last. The first stage takes the host's inputs and hands them on; the last one chooses
+// the tokens.
 #pragma once
 
 #include "engine/topology/step_topology.h"

@@ -1,4 +1,4 @@
-// Who does in other processes what the slots of this one do: told of everything before it is done here, so that the
+// The processes that repeat what the slots of this one do: each step reaches them before it is done here, so that the
 // parts of a model in several processes run the same steps.
 #pragma once
 
@@ -14,7 +14,7 @@ namespace nodewright {
 class StepFollowers {
  public:
   virtual ~StepFollowers() = default;
-  // Throws Error where a follower is missing, with its reason: what the steps since then gave means nothing.
+  // Throws Error where a follower is missing, with its reason: the results of the steps since then are meaningless.
   virtual void check() const = 0;
   // `inputs`: the slot's block, as of StepSlots::input_block().
   virtual void launch(const StepSlots::Launch& launch, std::span<const std::byte> inputs) = 0;

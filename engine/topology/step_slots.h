@@ -78,19 +78,22 @@ class StepSlots {
   TokenScore score(int slot, size_t index) const;
   // Submits the second choice, if any of its rows count, and on the other stream the copy of the tokens. Does not wait.
   void sample(int slot, int32_t choices = 0);
-  // The first pages of a sequence, for who launches the same tables over and over. Blocks; nothing may be in flight.
+  // Writes the first pages of a sequence, for callers that launch the same tables over and over. Blocks; nothing may be
+  // in flight.
   void write_table(int32_t sequence, std::span<const int32_t> pages) const;
   // Fills the pages of all layers, of all devices; for measuring over pages that no step has written. Blocks; nothing
   // may be in flight.
   void fill_pages(std::byte value);
-  // Replaces what the penalties of a sequence count. Blocks; no step in flight may choose for it.
+  // Replaces the counts from which the penalties of a sequence are computed. Blocks; no step in flight may choose for
+  // it.
   void set_counts(int32_t sequence, std::span<const int32_t> counts);
   // Waits for the tokens of the slot's last launch, and for nothing submitted after it. Valid until its next launch.
   // Throws Error when they are not there after `timeout_ms`; 0: waits for ever. And where a follower is missing.
   std::span<const int32_t> wait(int slot, int64_t timeout_ms = 0);
   // [rows, hidden] of the slot's last launch, when its tokens are there; valid as long as they are.
   std::span<const float> hidden(int slot) const;
-  // A step did not end in time: nothing here waits for the device any more, but to free its memory the driver may.
+  // A step did not end in time: nothing here waits for the device any more, although the driver may when it frees
+  // memory.
   bool timed_out() const { return timed_out_; }
 
   // The plan that the graph of a bucket was built of, of the first slot and the first device; null where there is no
@@ -106,14 +109,14 @@ class StepSlots {
   void poison(int slot);
 
   Device& device() const { return first().device(); }
-  // Those that run every step, this one first.
+  // The devices that run every step, device() first.
   size_t ranks() const { return topology_->devices().size(); }
   Device& device_of(size_t rank) const { return topology_->devices().at(rank)->device(); }
   const ModelConfig& config_of(size_t rank) const { return topology_->devices().at(rank)->config(); }
   // The slots for options.adapters, those of a rank. They keep address and contents until release(), and are zero after
   // restore().
   AdapterSlots& adapters(size_t rank = 0) const { return *topology_->devices().at(rank)->adapters(); }
-  // What is launched on that rank's device from now on waits for the event.
+  // Work that is launched on that rank's device from now on waits for the event.
   void wait_for(const Event& event, size_t rank = 0) const { topology_->devices().at(rank)->compute().wait(event); }
 
   KvCache& cache() { return first().cache(); }

@@ -23,10 +23,10 @@ class StepTopology {
 
   const Devices& devices() const { return devices_; }
   StepDevice& first() const { return *devices_.front(); }
-  // Those that choose a step's tokens: the first of them is the one whose tokens come back.
+  // The devices that choose a step's tokens; those of the first of them come back.
   virtual std::span<const std::unique_ptr<StepDevice>> choosers() const { return devices_; }
 
-  // Memory that devices share, over their slots: after these, before any plan. Throws Error as StepSlots does.
+  // Makes the memory that devices share, once they have slots and before any plan. Throws Error as StepSlots does.
   virtual void make_shared_memory(const StepSlotsOptions&) {}
   virtual void drop_shared_memory() {}
 
@@ -49,7 +49,7 @@ class StepTopology {
   virtual void hand_back_tokens(int /*slot*/) {}
   // Plans of later steps take no tokens of earlier ones.
   virtual void forget_tokens() {}
-  // A step did not end in time: devices that wait for others stop doing so.
+  // Called when a step did not end in time: devices that wait for others stop doing so.
   virtual void give_up() {}
 
  protected:
@@ -59,8 +59,8 @@ class StepTopology {
   Devices devices_;
 };
 
-// That of these places. Throws Error (usage) where they are no team or pipeline, or where such cannot run as `options`
-// say: StepSlots lists the cases.
+// The topology of these places. Throws Error (usage) where they form no team or pipeline, or one that cannot run as
+// `options` say: StepSlots lists the cases.
 std::unique_ptr<StepTopology> make_topology(std::span<const ModelPlace> places, const StepSlotsOptions& options);
 
 }  // namespace nodewright

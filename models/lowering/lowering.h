@@ -1,5 +1,6 @@
 // From operations to kernels: an ordered table of lowerings, each a row that takes a run of operations. The first row
-// that can take what comes next does. A new kernel is a row here, its .cu and its .h.
+// that can take the next operations does. A new kernel needs its .cu, its .h, and a row in lowering.cpp and
+// lowering_rows.h.
 #pragma once
 
 #include <functional>
@@ -35,9 +36,9 @@ struct Situation {
   const DeviceProperties& device;
 };
 
-// How the residual goes from block to block, for all of a step. plain: as it is. gained: times the gain of the norm
-// that comes next, beside its squares, so that no block reads rows in fp32. deferred: what a block adds is left to the
-// kernel that reads the residual next, which norms it (post norms).
+// The form in which the residual goes from block to block, the same for a whole step. plain: as it is. gained: times
+// the gain of the norm that comes next, beside its squares, so that no block reads rows in fp32. deferred: what a block
+// adds is left to the kernel that reads the residual next, which norms it (post norms).
 enum class Travel : uint8_t { plain, gained, deferred };
 std::string_view to_string(Travel travel);  // "gained"
 
@@ -101,7 +102,7 @@ struct LayerPlace {
   int64_t index = 0;
 };
 
-// Where a lowering adds its nodes.
+// The plan to which a lowering adds its nodes, and what it needs for that.
 struct Emission {
   GraphBuilder& g;
   const ModelConfig& config;

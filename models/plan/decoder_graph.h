@@ -27,15 +27,15 @@ class Collectives;
 enum class DecodePurpose : uint8_t { step, serve, prefill };
 
 // A plan named "decode.b<rows>" or "prefill.b<rows>", and where rows may have adapters "decode.b<rows>.adapters".
-// Everything is borrowed and must outlive its runs. `adapters`: of kernels that were chosen for them, else null.
-// `collectives`: the rank's, of a model that is a part and kernels that were chosen for them (StepShape::collectives),
-// else null. Throws Error naming the node that cannot be.
+// Everything is borrowed and must outlive its runs. `adapters`: given with kernels that were chosen for adapters, else
+// null. `collectives`: the rank's, given with a model that is a part and kernels that were chosen for a library's calls
+// (StepShape::collectives), else null. Throws Error naming the node that cannot be added.
 Plan decoder_plan(Device& device, const DecoderModel& model, const DecoderKernels& kernels, const KvCache& cache,
                   const DecodeState& state, DecodePurpose purpose, EdgePolicy policy,
                   const AdapterSlots* adapters = nullptr, Collectives* collectives = nullptr);
 
-// The same of one rank of a team, whose model is its part: the nodes of a plan of purpose serve, added to what
-// plan_team() makes of them. Every rank's calls exchange alike.
+// The same for one rank of a team, whose model is its part: adds the nodes of a plan of purpose serve to the plan that
+// plan_team() makes. The calls for all ranks describe the same exchanges.
 // `adapters`: the rank's, as of decoder_plan(). `lane`: of a state of two lanes the kernels of each; the layers' and
 // the head's nodes are called "l0.early.norm", "late.logits".
 void describe_decoder(GraphBuilder& g, TeamRank& rank, const DecoderModel& model, const DecoderKernels& kernels,
@@ -43,14 +43,14 @@ void describe_decoder(GraphBuilder& g, TeamRank& rank, const DecoderModel& model
                       const DecoderKernels* lane = nullptr);
 // Steps side by side in one plan of a rank, all of the kernels' size: a chain of nodes each, from its inputs to its
 // tokens, which take turns at exchanging. They share the weights alone, and node names begin with "c0", "c1". For
-// measuring what that gains steps of few rows. `caches`: one a state.
+// measuring what steps of few rows gain by that. `caches`: one for each state.
 void describe_chains(GraphBuilder& g, TeamRank& rank, const DecoderModel& model, const DecoderKernels& kernels,
                      std::span<const KvCache* const> caches, std::span<const DecodeState> states);
 // The size of the ranks' exchange in `chains` chains of `rows` rows each, all of them sampled.
 ExchangeSize exchange_size_of_chains(const ModelConfig& config, int64_t rows, int64_t sm_count, int64_t chains);
-// The same of one stage of a pipeline, whose model is its layers. `received`: how the residual has come from the stage
-// before, as views of `state`, with the inputs of the step; null for the first stage, which takes these from the host.
-// Returns how the last layer leaves it.
+// The same for one stage of a pipeline, whose model is its layers. `received`: the form in which the residual has come
+// from the stage before, as views of `state`, with the inputs of the step; null for the first stage, which takes these
+// from the host. Returns the form in which the last layer leaves it.
 Residual describe_stage(GraphBuilder& g, const DecoderModel& model, const DecoderKernels& kernels, const KvCache& cache,
                         const DecodeState& state, const Residual* received);
 std::string decoder_plan_name(const DecodeState& state, DecodePurpose purpose, bool adapted);  // "decode.b8"
@@ -59,7 +59,7 @@ std::string decoder_plan_name(const DecodeState& state, DecodePurpose purpose, b
 ExchangeSize exchange_size(const ModelConfig& config, int64_t rows, int64_t sampled, int64_t sm_count,
                            int64_t lanes = 1);
 
-// A node that attends: where a piecewise run is cut.
+// Whether the node attends: a piecewise run is cut there.
 bool is_attention(const PlanNode& node);
 
 }  // namespace nodewright

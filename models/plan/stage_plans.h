@@ -20,8 +20,8 @@ struct StagePart {
 };
 
 // By stage, of purpose serve. The plan of stage 1 is named "decode.b8@1". No edge leads from one to another: the
-// caller makes stage s + 1 wait for stage s. The devices have access to each other's memory (Team). Throws Error
-// naming the node that cannot be, or where a stage has no room for what the one before leaves.
+// caller makes stage s + 1 wait for stage s. The devices have access to each other's memory (Team). Throws Error naming
+// the node that cannot be added, or where a stage has no room for what the one before leaves.
 std::vector<Plan> stage_plans(std::span<const StagePart> stages, EdgePolicy policy);
 
 }  // namespace nodewright

@@ -22,13 +22,13 @@
 
 namespace nodewright {
 
-// Thread-safe. Every function throws ApiError: 400 for a field that cannot be, 404 for another model.
+// Thread-safe. Every function may throw ApiError: 400 for a field with an invalid value, 404 for another model.
 class OpenAiApi {
  public:
   // What `model` refers to must outlive this.
   explicit OpenAiApi(ServedModel model);
 
-  // POST /v1/completions, /v1/chat/completions. `request_id`: of the header x-request-id, which counts before the
+  // POST /v1/completions, /v1/chat/completions. `request_id`: the header x-request-id, which takes precedence over the
   // body's; without either it is random. This must outlive the call.
   std::unique_ptr<ApiCall> completions(std::string_view body, std::string_view request_id = {});
   std::unique_ptr<ApiCall> chat(std::string_view body, std::string_view request_id = {});
@@ -41,8 +41,8 @@ class OpenAiApi {
   // POST /tokenize: of "prompt", a text, or "messages". POST /detokenize: of "tokens".
   std::string tokenize(std::string_view body) const;
   std::string detokenize(std::string_view body) const;
-  // POST /v1/completions/render, /v1/chat/completions/render: the tokens that a call would have, as vLLM tells them: a
-  // list with an entry for each prompt, and one entry.
+  // POST /v1/completions/render, /v1/chat/completions/render: the tokens that a call would have, as vLLM reports them:
+  // a list with an entry for each prompt, and one entry.
   std::string render_completion(std::string_view body);
   std::string render_chat(std::string_view body);
 

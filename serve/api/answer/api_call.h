@@ -47,21 +47,21 @@ class ApiCall {
   bool streams() const { return parts_.options.stream; }
   const std::string& id() const { return parts_.id; }  // "cmpl-..." or "chatcmpl-..."
 
-  // The events to be sent now; empty where the call does not stream, or nothing is to be told. An output that failed or
-  // was cancelled ends the call as fail() does: is_done(), and the others should be cancelled.
+  // The events to be sent now; empty where the call does not stream, or there is nothing to send. An output that failed
+  // or was cancelled ends the call as fail() does: is_done(), and the others should be cancelled.
   std::string update(const OutputUpdate& update);
   // Every output has ended, or one has failed.
   bool is_done() const { return failure_ || ended_ == outputs_.size(); }
-  // Once, when it is done. Of a stream what remains to be sent: the usage, if asked for, and [DONE]. Else the body,
-  // whose status is status().
+  // To be called once, when it is done. For a stream: the rest to be sent, which is the usage, if asked for, and
+  // [DONE]. Otherwise: the body, whose status is status().
   std::string finish();
-  // Why the engine does not take it, in its own words `reason`, as what the client is told: 404 where its adapter has
-  // gone since the call was read, else 400.
+  // The error for the client where the engine refuses the call with `reason`: 404 where its adapter has gone since the
+  // call was read, else 400.
   ApiError refusal(const std::string& reason) const;
-  // The call ends so. Of a stream the event of the error and [DONE]; else the body.
+  // Ends the call with this error. For a stream: the event of the error and [DONE]; otherwise: the body.
   std::string fail(const ApiError& error);
 
-  // What it has ended by, unlike an answer; null: nothing.
+  // The error that the call has ended with; null: none.
   const ApiError* failure() const { return failure_ ? &*failure_ : nullptr; }
   int status() const { return failure_ ? failure_->status() : 200; }
   CallCounts counts() const;
@@ -70,7 +70,7 @@ class ApiCall {
   struct Output {
     int index = 0;  // of its choice
     OutputText text;
-    bool has_begun = false;    // a piece was told
+    bool has_begun = false;    // a piece was sent
     int64_t tokens = 0;        // chosen
     std::vector<int32_t> ids;  // the same; of calls that return them and do not stream
     std::string finish_reason, stop_reason;
@@ -84,7 +84,7 @@ class ApiCall {
     return static_cast<size_t>(output.index) / static_cast<size_t>(parts_.options.n);
   }
   const CallPrompt& prompt_of(const Output& output) const { return parts_.prompts[prompt_index(output)]; }
-  // What the engine told of the prompt, but for its first token.
+  // The engine's log probabilities of the prompt, without its first token.
   const std::vector<TokenLogprobs>& prompt_logprobs(const Output& output) const;
 
   // Appends {"id","object","created","model": the beginning of every answer.
