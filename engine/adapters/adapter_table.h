@@ -37,28 +37,28 @@ class AdapterTable {
   AdapterTable(const AdapterTable&) = delete;
   AdapterTable& operator=(const AdapterTable&) = delete;
 
-  // Under a new id. With a slot that nobody has it goes there at once. Throws Error where the name is empty or taken,
-  // the image is of another number of devices, or a copy fails; then there is no such adapter, on no device.
+  // Adds the adapter under a new id. Where a slot is free it goes there at once. Throws Error where the name is empty
+  // or taken, the image is for another number of devices, or a copy fails; then there is no such adapter, on no device.
   void load(const std::string& name, std::shared_ptr<const AdapterImage> image, StepSlots& slots);
-  // The name is free; the adapter goes when no open request has it. False where no adapter is called so.
+  // Frees the name; the adapter is dropped when no open request has it. False where no adapter has this name.
   bool unload(const std::string& name);
   int32_t find(const std::string& name) const;  // the id, or 0
   std::vector<LoadedAdapter> list() const;      // those that have a name, in the order of loading
 
-  // A request has it, from its submission until its end has been told.
+  // A request has the adapter, from its submission until its end has been reported.
   void opened(int32_t id) { ++entries_.at(id).requests; }
   void closed(int32_t id);
 
-  // `in_use`: of requests that have a sequence, whose adapters stay where they are.
-  // Whether it is in a slot or another makes room; 0, no adapter, needs none.
+  // `in_use`: the adapters of requests that have a sequence, which stay where they are. Whether the adapter is in a
+  // slot or can get one; 0, no adapter, needs none.
   bool may_place(int32_t id, std::span<const int32_t> in_use) const;
-  // Submits its copies to a slot unless it is in one: the one that nobody has, or whose adapter was used least
+  // Submits the adapter's copies to a slot unless it is in one: to a free slot, or to that whose adapter was used least
   // recently. Throws Error where a copy fails: then nobody has the slot.
   void place(int32_t id, std::span<const int32_t> in_use, StepSlots& slots);
-  // The slot that it is in. What is launched from now on, on any device, waits for its copy there.
+  // The slot that the adapter is in. Work that is launched from now on, on any device, waits for the copy there.
   int32_t use(int32_t id, StepSlots& slots);
 
-  // The slots' memory is another: all are copied anew when they are used.
+  // Called when the slots have other memory: all adapters are copied again when they are used.
   void lose_slots();
 
  private:

@@ -9,8 +9,8 @@
 
 namespace nodewright {
 
-// graph: as every other step, attention inside. piecewise: a graph for what lies between attention, which is launched
-// by itself. eager: node by node.
+// graph: as every other step, attention inside. piecewise: graphs of the nodes between attention, which is launched by
+// itself. eager: node by node.
 enum class PrefillForm : uint8_t { graph, piecewise, eager };
 
 std::string_view to_string(PrefillForm form);

@@ -1,4 +1,4 @@
-// What the host says about one row of a step, and where that goes in the slot's input block.
+// The host's inputs for one row of a step, and where they go in the slot's input block.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The log probability of a token of a prompt, and the likeliest tokens in its place: as one device tells them, or as
+// The log probability of a token of a prompt, and the likeliest tokens in its place: as one device computes them, or as
 // the ranks of a team do together, each of which knows the logits of its part of the vocabulary.
 #pragma once
 
@@ -18,14 +18,14 @@ struct ScoredRow {
   int32_t logprobs = 0;  // of how many of the likeliest
 };
 
-// What is told of it.
+// The score of such a token.
 struct TokenScore {
   int32_t token = 0;  // -1: the logits before it have a NaN
   float logprob = 0;
   std::vector<std::pair<int32_t, float>> top;  // the likeliest first
 };
 
-// What a rank tells of its tokens, which begin with `first`.
+// The result of one rank, for its tokens, which begin with `first`.
 struct RankScore {
   const ChoiceOutputs& outputs;
   int32_t row = 0;        // of the outputs
@@ -34,7 +34,7 @@ struct RankScore {
   bool has_token = true;  // the one that is scored
 };
 
-// By rank, the token's own among them; of one device its one.
+// `ranks`: the results by rank, that of the token's own rank among them; for one device, its only one.
 TokenScore token_score(std::span<const RankScore> ranks, const ScoredRow& asked);
 
 }  // namespace nodewright

@@ -1,4 +1,4 @@
-// A rank that follows: does on its device what rank 0 says that it does on its own, step by step.
+// A rank that follows: repeats on its device, step by step, what rank 0 does on its own.
 #pragma once
 
 #include <array>
@@ -15,8 +15,8 @@ class RankFollower {
   // `link` and `slots`, which are those of this rank with the options of rank 0's, must outlive this.
   RankFollower(RankLink& link, StepSlots& slots) : link_(link), slots_(slots) {}
 
-  // Until rank 0 ends in order. Throws Error where rank 0 leaves otherwise, with its reason, says what cannot be, or
-  // the device fails.
+  // Runs until rank 0 ends in order. Throws Error where rank 0 leaves otherwise, with its reason, or sends a step that
+  // cannot be, or where the device fails.
   void run();
 
  private:

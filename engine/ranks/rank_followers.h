@@ -1,4 +1,4 @@
-// Rank 0's word to the other ranks' processes: every step before it is launched here.
+// Sends the steps of rank 0 to the other ranks' processes, each before it is launched here.
 #pragma once
 
 #include "engine/ranks/rank_link.h"

@@ -1,5 +1,5 @@
-// What ranks in several processes tell each other: frames, each a kind, a length and that many bytes. Numbers are those
-// of the machine: the ranks of a group run on machines alike.
+// The messages between ranks in several processes: frames, each a kind, a length and that many bytes. Numbers have the
+// machine's own form: the ranks of a group run on machines alike.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@ enum class FrameKind : uint32_t {
   refused,      // it is not, or the terms differ: why
   terms,        // of a follower
   agreed,       // they are those of rank 0
-  number,       // of a follower, or what rank 0 has made of all
+  number,       // a follower's, or what rank 0 has computed from all
   bytes,        // that rank 0 shares
   launch,       // step_messages.h
   sample,
@@ -55,7 +55,7 @@ class FrameWriter {
     static_assert(std::is_trivially_copyable_v<T>);
     return add_raw(&value, sizeof(T));
   }
-  // Their number, then they.
+  // Their count, then the values.
   template <class T>
   FrameWriter& add_all(std::span<const T> values) {
     static_assert(std::is_trivially_copyable_v<T>);

@@ -1,5 +1,5 @@
-// What one process of a group of ranks has of the others: agreement at the start, steps from rank 0 to the others, and
-// the news that one has left, which comes within a second however the process ended, or that it hangs.
+// The link of one process to the other ranks of its group: agreement at the start, steps from rank 0 to the others, and
+// the news that a rank has left, which comes within a second however its process ended, or that it hangs.
 //
 //   RankLink link({.rank = 1, .ranks = 2, .host = "10.0.0.1", .port = 29500});   meets the others
 //   link.agree(terms);                                                          and so do they
@@ -22,16 +22,17 @@
 
 namespace nodewright {
 
-// Something that all ranks must have alike.
+// A value that must be equal on all ranks.
 struct RankTerm {
   std::string name, value;
 };
 
 class RankLink {
  public:
-  // As meet(). The constructor and what says so are for one thread, the rest for any.
+  // Meets the others, as meet() does. The constructor and the functions that say so are for one thread, the rest for
+  // any.
   explicit RankLink(const RankMeeting& meeting);
-  // After end() rank 0 waits until the others are gone, 10 s at most. Without it they take it as lost.
+  // After end() rank 0 waits until the others are gone, 10 s at most. Without end() they count this rank as lost.
   ~RankLink();
   RankLink(const RankLink&) = delete;
   RankLink& operator=(const RankLink&) = delete;
@@ -46,20 +47,21 @@ class RankLink {
   // first that differs; and of rank 0, where a rank is silent for `patience`, that of the meeting
   // where there is none.
   void agree(std::span<const RankTerm> terms, std::optional<std::chrono::milliseconds> patience = {});
-  // The least of all ranks' numbers.
+  // Returns the least of all ranks' numbers.
   int64_t least(int64_t own);
-  // What rank 0 passes; the others pass nothing.
+  // Returns what rank 0 passes; the others pass nothing.
   std::vector<std::byte> from_first(std::span<const std::byte> own);
 
   // For one thread, after the start.
 
-  // Rank 0: to every other rank. A rank may be gone already: check() says so.
+  // Rank 0: sends the frame to every other rank. A rank may be gone already: check() says so.
   void tell(FrameWriter& frame);
-  // Another rank: the next that rank 0 says. Throws Error when it has left.
+  // Another rank: the next frame of rank 0. Throws Error when rank 0 has left.
   const Frame& next();
-  // Why this process is about to leave, as well as that can be said.
+  // Sends the others the reason why this process is about to leave, as far as that is possible.
   void leave(const std::string& reason) noexcept;
-  // In order: rank 0 says so to the others. Nothing is lost from now on, and nobody is told.
+  // Ends in order: rank 0 says so to the others. From now on no rank counts as lost, and no function of when_lost() is
+  // called.
   void end();
 
   // Why a rank is missing; empty: all are there.
@@ -69,12 +71,12 @@ class RankLink {
   // Called once with the reason, by whichever thread finds out; at once where one is missing already. What it uses must
   // be there until end() or the destructor.
   void when_lost(const std::function<void(const std::string& reason)>& told);
-  // Nobody is told from now on.
+  // No function of when_lost() is called from now on.
   void stop_watching();
-  // Somebody else has found that `rank` is missing.
+  // For other code that has found that `rank` is missing.
   void lose(size_t rank, const std::string& why);
 
-  // That carries values to and from `rank`: of rank 0 any other, else rank 0.
+  // The connection that carries values to and from `rank`: on rank 0 any other rank, else rank 0.
   const RankSocket& values(size_t rank) const { return values_.at(index_of(rank)); }
 
  private:

@@ -1,5 +1,5 @@
-// What a request may ask of the choice of its tokens beyond temperature, min-p, top-k and top-p. A request that asks
-// for none of it takes no part in the second choice of its steps (models/plan/choice_graph.h).
+// The options of a request's sampling beyond temperature, min-p, top-k and top-p. A request that sets none of them
+// takes no part in the second choice of its steps (models/plan/choice_graph.h).
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ struct TokenBias {
   bool operator==(const TokenBias&) const = default;
 };
 
-// Sets the bits of the tokens that may follow `outputs`: token i is bit i % 32 of word i / 32. All are 0 at first. What
-// it throws fails its request alone, as does allowing none.
+// Sets the bits of the tokens that may follow `outputs`: token i is bit i % 32 of word i / 32. All are 0 at first. An
+// exception fails its request alone, and so does allowing no token.
 using MaskFunction = std::function<void(std::span<const int32_t> outputs, std::span<uint32_t> allowed)>;
 // Called once for each token of the request, in order, but for stop ids: the end that follows from it, if any.
 using EndFunction = std::function<std::optional<EndReason>(int32_t token)>;
@@ -65,7 +65,7 @@ TokenLogprobs logprobs_of(const ChoiceOutputs& out, int32_t choice, RequestId re
 // Why no request can be served with these; empty when it can. `stop_ids`: those of the request.
 std::string why_not(const ChoiceOptions& options, std::span<const int32_t> stop_ids, int64_t vocab);
 
-// What the host says about a row of a second choice.
+// The host's inputs for a row of a second choice.
 struct RowChoice {
   int32_t step_row = 0;  // among the step's rows
   int32_t sequence = 0;
@@ -74,7 +74,7 @@ struct RowChoice {
   const ChoiceOptions& options;
   std::span<const int32_t> stop_ids;
   std::span<const int32_t> outputs = {};  // so far; of a request whose options follow them
-  int32_t forced = -1;                    // 0 or above: the token, which is only told
+  int32_t forced = -1;                    // 0 or above: the token, which is only reported
 };
 
 // `in`: the pinned block of a bucket, with at least row + 1 rows. The mask is not written.

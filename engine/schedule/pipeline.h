@@ -103,7 +103,7 @@ std::string_view name_of(PipelineMode mode);
 enum class Reserve { all, prompt };
 
 // mixed: a step may have prompt tokens beside rows that decode, and two such steps may be in flight. drained: prompts
-// go apart, each step of them alone in flight.
+// have steps of their own, each alone in flight.
 enum class Schedule : uint8_t { mixed, drained };
 std::string_view name_of(Schedule schedule);
 
@@ -147,7 +147,7 @@ class PipelineState {
   // row, or when pages are reserved for all.
   void preempt();
   int64_t preemptions() const { return preemptions_; }
-  // Those that have ended since the last call, in the order of their ends.
+  // The requests that have ended since the last call, in the order of their ends.
   std::vector<Resolution> take_resolutions();
   // As KvPool::take_page_events.
   std::vector<PageEvent> take_page_events() { return pool_.take_page_events(); }

@@ -11,7 +11,7 @@ namespace nodewright {
 class BufferWatch {
  public:
   // Throws Error with the buffer, the first node that touches it, and the field, when the DeviceBuffer or PinnedBuffer
-  // that it lay in when it was declared is gone. Memory of other owners is not looked after.
+  // that it lay in when it was declared is gone. Memory of other owners is not checked.
   void check(const Plan& plan);
 
  private:

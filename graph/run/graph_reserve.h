@@ -11,7 +11,7 @@ namespace nodewright {
 // kernel nodes in a row, which is never launched, and destroys it. What the driver fetched for it, it keeps for the
 // graphs that follow. Then no graph pays for the growth of them all: on an H200 (driver 580.159.04, 2026-11-21;
 // bench/results/2026-11-21-h200-buckets.txt) two of 102 graphs of 101 nodes took 0.5 ms longer than the others, where
-// the driver had 4096 and 8192 nodes. It takes longer than it saves: it is for who must build while serving.
+// the driver had 4096 and 8192 nodes. It takes longer than it saves: it is for programs that must build while serving.
 //
 // Throws Error as ExplicitGraph does when memory is short. A plan without kernel nodes reserves nothing.
 void reserve_graphs(const Plan& like, size_t graphs);

@@ -1,4 +1,4 @@
-// What embed, embed_exchange and gathered_embed are told alike: a new residual stream begins with their rows.
+// The arguments that embed, embed_exchange and gathered_embed share: a new residual stream begins with their rows.
 #pragma once
 
 #include "models/lowering/lowering.h"

@@ -11,7 +11,7 @@
 
 namespace nodewright {
 
-// What the host says about the rows. Pinned (where `data` may be dereferenced) and on the device; what every row has
+// The host's inputs for the rows. Pinned (where `data` may be dereferenced) and on the device; what every row has
 // travels in one copy. The fields are those of ShapeLogits, Sample and RecordChoice.
 struct ChoiceInputs {
   View<int32_t> n_live;                                                 // [1] rows that count
@@ -68,7 +68,7 @@ class ChoiceSlot {
   ChoiceSlot(Device& device, const ModelConfig& config, const DecodeLimits& limits);
   // Another slot for the same sequences.
   explicit ChoiceSlot(const ChoiceSlot& first);
-  // Those of another rank of a team: what the host says, `host` has for all ranks.
+  // The slot of another rank of a team: `host` has the host's inputs for all ranks.
   static std::unique_ptr<ChoiceSlot> of_rank(Device& device, const ModelConfig& config, const DecodeLimits& limits,
                                              const ChoiceSlot& host);
   std::unique_ptr<ChoiceSlot> another(const ChoiceSlot& host) const;  // as ChoiceSlot(*this), of such a rank

@@ -28,7 +28,7 @@ struct ScoreLimits {
 // one row.
 ScoreLimits score_limits(const ModelConfig& config, const DecodeLimits& limits, int64_t slice_rows = kRowsOfSlice);
 
-// What the host says about a slice. Pinned and on the device, in one copy.
+// The host's inputs for a slice. Pinned and on the device, in one copy.
 struct ScoreInputs {
   View<int32_t> n_live;    // [1] rows that count
   View<int64_t> places;    // [2] as GatherResidual::places
