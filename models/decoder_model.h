@@ -35,7 +35,7 @@ class DecoderModel {
                            const Progress& progress = {}, const LoadOptions& options = {});
   // Returns once every tensor has its place, and reads and uploads them meanwhile, over a stream of its own. A Decoder
   // or an Engine can be made of it at once: their graphs need addresses alone, and their constructors end with wait().
-  // Throws Error for what is wrong in a header. `progress` is told by who waits.
+  // Throws Error for what is wrong in a header. `progress` is called by the thread that waits.
   static DecoderModel begin_load(Device& device, const std::filesystem::path& folder, const Progress& progress = {},
                                  const LoadOptions& options = {});
   ~DecoderModel();

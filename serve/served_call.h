@@ -33,7 +33,7 @@ class ServedCall : public Listener, public std::enable_shared_from_this<ServedCa
   ServedCall(std::unique_ptr<ApiCall> call, std::shared_ptr<HttpReply> reply, Replicas& replicas, AccessLine line,
              const AccessLog& log, uint64_t client = 0);
 
-  // Submits it; where it is not accepted the client is told at once.
+  // Submits the call; where it is not accepted the client gets the error at once.
   void begin();
 
   void refused(const std::string& reason) override;
@@ -57,7 +57,7 @@ class ServedCall : public Listener, public std::enable_shared_from_this<ServedCa
   bool has_begun_ = false;
 };
 
-// What the client is told where the loop accepts nothing: 429 or 503, when to try again.
+// The error for the client where the loop accepts nothing: 429 or 503, with the time to try again.
 ApiError not_accepted(Admission admission);
 // {"x-request-id", ...}, and Retry-After of the two.
 HttpHeaders answer_headers(const std::string& request_id, int status = 200);

@@ -21,7 +21,7 @@ struct NodeBenchOptions {
   std::shared_ptr<const Tuning> tuning;
   int samples = 30;
   int launches_per_sample = 10;
-  int block_launches = 0;  // launches of which every block is told
+  int block_launches = 0;  // launches of which every block is reported
 };
 
 struct NodeBench {

@@ -23,7 +23,7 @@ struct NamedFolder {
 // Throws Error (usage) naming `option` and the word that is not NAME=DIR, or whose name is there twice.
 std::vector<NamedFolder> named_folders(const std::string& option, const std::vector<std::string>& words);
 
-// Opens all adapters of the command line, so that a wrong one is told before the model is loaded. Throws Error.
+// Opens all adapters of the command line, so that a wrong one is reported before the model is loaded. Throws Error.
 void check_adapters(const EngineSettings& settings, const SessionOptions& session, const ModelConfig& config);
 
 // Slots for them: --max-adapters, or where it is silent 8 if there are any or some may come.

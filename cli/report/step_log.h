@@ -28,8 +28,8 @@ class StepLogWriter {
   StepLogWriter(const StepLogWriter&) = delete;
   StepLogWriter& operator=(const StepLogWriter&) = delete;
 
-  // The first waits a moment for the disk, steps do not. A failed write is told on stderr, serving goes on, and the end
-  // counts the lines that are missing.
+  // The first waits a moment for the disk, steps do not. A failed write is reported on stderr, serving goes on, and the
+  // end counts the lines that are missing.
   void write(const StepLogHead& head);
   void write(const StepRecord& step);
 

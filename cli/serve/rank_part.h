@@ -36,7 +36,7 @@ class RankPart {
 };
 
 // Serves as another rank than the first, until rank 0 ends: the exit code. Where rank 0 leaves otherwise, or the device
-// fails, that is told on stderr, and the process ends at once.
+// fails, that is reported on stderr, and the process ends at once.
 int follow_rank_zero(const RankMeeting& meeting, const DeviceChoice& devices, const SessionOptions& options,
                      const EngineSettings& settings, const EngineNeeds& needs);
 

@@ -51,7 +51,7 @@ class ReplicaCrew {
   // Reads an adapter for the engines, while they serve: Engine::read_adapter of one that has not failed.
   std::shared_ptr<const AdapterImage> read_adapter(const std::filesystem::path& folder) const;
 
-  // All engines serve, until they are drained or have failed: then the reasons. A failure is told on stderr when it
+  // All engines serve, until they are drained or have failed: then the reasons. A failure is reported on stderr when it
   // happens.
   std::vector<std::string> serve();
 

@@ -15,7 +15,7 @@ struct ShownModel {
 };
 
 // `rows`: outputs computed at once. With `timed`, the nodes of the largest decode graph are timed first
-// (cli/serve/plan_times.h), and stderr is told. Before the engine runs.
+// (cli/serve/plan_times.h), and a line on stderr says so. Before the engine runs.
 ShownModel shown_model(const SessionOptions& options, Session& session, Engine& engine, const OpenAiApi& api, int rows,
                        bool timed);
 

@@ -11,8 +11,8 @@
 
 namespace nodewright {
 
-// One exchange at a time. Where a rank is missing, or the ranks exchange unlike things, the link is told before the
-// Error is thrown, and every later exchange throws at once.
+// One exchange at a time. Where a rank is missing, or the ranks exchange unlike things, the link learns of it before
+// the Error is thrown, and every later exchange throws at once.
 class SocketCollectives final : public Collectives {
  public:
   // `link` must outlive this.

@@ -1,4 +1,4 @@
-// Which tokens of prompts the steps in flight score, and which are told already: a prompt that was preempted is
+// Which tokens of prompts the steps in flight score, and which are reported already: a prompt that was preempted is
 // computed again.
 #pragma once
 

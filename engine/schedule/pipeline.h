@@ -39,7 +39,7 @@ namespace nodewright {
 
 inline constexpr int kSlots = 2;
 
-// The pages of a sequence from its page `first` on are others than the last step was told.
+// The pages of a sequence from its page `first` on differ from those that the last step had.
 struct TableChange {
   int32_t sequence = 0;
   int64_t first = 0;

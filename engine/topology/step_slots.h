@@ -40,9 +40,9 @@ class StepSlots {
   StepSlots& operator=(const StepSlots&) = delete;
 
   // Destroys every graph and all memory but the cache, then builds again; of `options`, pages stay as they are. Nothing
-  // may be in flight, and what steps left for steps is lost: the next ones are told their tokens and all tables. After
-  // an Error only destruction is right. Not where other ranks are in other processes, as release(): Error, and nothing
-  // changes.
+  // may be in flight, and what steps left for steps is lost: the next ones get their tokens and all tables from the
+  // host. After an Error only destruction is right. Not where other ranks are in other processes, as release(): Error,
+  // and nothing changes.
   void rebuild(const DecoderModel& model, const StepSlotsOptions& options);
 
   // Destroys every graph and gives back all memory, the cache's and what it holds included. Nothing may be in flight.

@@ -34,7 +34,7 @@ struct HttpLimits {
   size_t bodies_bytes = 128 << 20;          // of all bodies together, those that handlers hold included; beyond: 503
   size_t connections = 4096;                // open at once; beyond: the oldest idle one of the thread makes room
   size_t kept_connections = 16;             // where none is idle: more, for HttpOptions::kept_paths alone
-  size_t told_connections = 256;            // more, that are told 503 at once; beyond: closed without a word
+  size_t told_connections = 256;            // more, which get 503 at once; beyond: closed without an answer
 };
 
 // An answer that the server sends in place of the handler's; the connection closes.

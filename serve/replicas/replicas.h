@@ -73,12 +73,12 @@ class Replicas {
   // That replica's engine fails for this reason, before it does anything more.
   void fail(size_t replica, const std::string& reason) { replicas_[replica]->loop.fail(reason); }
 
-  // The order goes to all replicas, and is told of once, when the last has followed (sleep_outcomes.h). What waits here
-  // is shared out before a sleep begins.
+  // The order goes to all replicas, and is reported once, when the last has followed (sleep_outcomes.h). What waits
+  // here is shared out before a sleep begins.
   void order(SleepOrder order);
   SleepLevel sleep_level() const;  // awake where a replica is
 
-  // All replicas change, or none: where one cannot load the adapter the others unload it, and its reason is told.
+  // All replicas change, or none: where one cannot load the adapter the others unload it, and its reason is reported.
   void change(AdapterOrder order);
 
   // Serves as the replica's loop: EngineLoop::run(). What waits here stays for the others; where none is left it fails.

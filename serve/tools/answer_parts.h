@@ -1,4 +1,4 @@
-// The text of an answer taken apart: what the model thinks, what it says, and which tools it calls.
+// The text of an answer taken apart: the model's reasoning, its content and its tool calls.
 #pragma once
 
 #include <cstdint>

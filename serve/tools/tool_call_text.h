@@ -1,4 +1,4 @@
-// Calls of tools in the text of a model, found while it streams.
+// Tool calls in the text of a model, found while it streams.
 #pragma once
 
 #include <cstdint>
