@@ -6,27 +6,24 @@
 
 namespace nodewright {
 
-// Sets e.residual to what the kernel leaves. `Args`: of one of these.
+// Sets `residual` to what the kernel leaves. `Args`: of one of these.
 template <class Args>
-Args embed_args(Emission& e, Travel travel) {
+Args embed_args(const StepPlace& step, const StepWeights& weights, Residual& residual, Travel travel) {
+  const DecodeState& s = step.s;
   Args args{};
-  args.tokens = e.s.inputs.tokens;
-  args.sequences = e.s.inputs.sequences;
-  args.last_token = e.s.last_token;
-  args.n_live = e.s.inputs.n_live;
-  if constexpr (requires { args.embedding; }) args.embedding = e.weights.embedding().data;
-  args.position_table = e.weights.positions().data;
-  args.x = e.s.residual;
-  args.stride = row_stride(e.config.hidden);
-  args.vocab = e.config.vocab;
-  args.scale = e.config.embedding_scale;
-  if (e.config.learned_positions) args.positions = e.s.inputs.positions;
-  e.residual = PlainResidual{e.s.residual};
-  if (travel == Travel::gained) {
-    const GainedResidual gained{e.s.gained, e.squares(1)};
-    args.next = {e.layer.next_gain, gained.gained, gained.squares};
-    e.residual = gained;
-  }
+  args.tokens = s.inputs.tokens;
+  args.sequences = s.inputs.sequences;
+  args.last_token = s.last_token;
+  args.n_live = s.inputs.n_live;
+  if constexpr (requires { args.embedding; }) args.embedding = weights.model.embedding().data;
+  args.position_table = weights.model.positions().data;
+  args.x = s.residual;
+  args.stride = row_stride(step.config.hidden);
+  args.vocab = step.config.vocab;
+  args.scale = step.config.embedding_scale;
+  if (step.config.learned_positions) args.positions = s.inputs.positions;
+  residual = PlainResidual{s.residual};
+  if (travel == Travel::gained) args.next = leave_gained(residual, s, weights.next_gain, 1);
   return args;
 }
 

@@ -8,39 +8,43 @@
 #include "kernels_src/adapters/shrink.h"
 #include "kernels_src/adapters/shrink_shape.h"
 #include "models/lowering/lowering_rows.h"
+#include "models/lowering/product.h"
 #include "models/weights/row_stride.h"
 
 namespace nodewright {
 namespace {
 
-const AdapterMatrix& adapter_matrix(const Emission& e, Part part) {
-  return e.adapters->layout().of(e.layer.index, part);
+const AdapterMatrix& adapter_matrix(const RowAdapters& adapters, Part part) {
+  return adapters.slots->layout().of(adapters.layer, part);
 }
-int64_t slot_elements(const Emission& e) {
-  return static_cast<int64_t>(e.adapters->layout().slot_bytes() / sizeof(bf16));
-}
-View<float> shrunk(const Emission& e, Part part) { return e.s.shrunk[place_of(part)]; }
-int64_t ranks_of(const ModelConfig& config, const StepShape& step, Part part) {
-  return AdapterLayout::parts_of(config, part) * step.adapters.rank;
-}
-
-AdapterRows adapter_rows(const Emission& e, Part part) {
-  const AdapterMatrix& m = adapter_matrix(e, part);
-  return {.a = e.adapters->a(m),
-          .scales = e.adapters->scales(m),
-          .ids = e.s.inputs.adapters,
-          .n_live = e.s.inputs.n_live,
-          .ranks = ranks_of(e.config, e.step, part),
-          .slot_elements = slot_elements(e)};
+int64_t ranks_of(const Situation& at, Part part) {
+  return AdapterLayout::parts_of(at.config, part) * at.step.adapters.rank;
 }
 
 // Each row reads the matrices of one slot.
-uint64_t bytes_of_slot(const Emission& e, int64_t rows, int64_t stride) {
-  return sizeof(bf16) * count_of(e.s.rows * rows * stride);
+uint64_t bytes_of_slot(const DecodeState& s, int64_t rows, int64_t stride) {
+  return sizeof(bf16) * count_of(s.rows * rows * stride);
+}
+
+// The node of a part whose sums are of `ranks` dimensions, by either kernel. `read_bytes`: of x.
+template <class Args>
+void emit_shrink(const Kernel<Args>& kernel, Args args, Part part, int64_t ranks, uint64_t read_bytes,
+                 const StepPlace& step, const RowAdapters& adapters) {
+  const AdapterMatrix& m = adapter_matrix(adapters, part);
+  args.adapter = {.a = adapters.slots->a(m),
+                  .scales = adapters.slots->scales(m),
+                  .ids = step.s.inputs.adapters,
+                  .n_live = step.s.inputs.n_live,
+                  .ranks = ranks,
+                  .slot_elements = static_cast<int64_t>(adapters.slots->layout().slot_bytes() / sizeof(bf16))};
+  const View<float> h = step.s.shrunk[place_of(part)];
+  args.h = h;
+  step.g.launch("shrink_" + std::string(to_string(part)), kernel, args,
+                Traffic{bytes_of_slot(step.s, ranks, m.stride) + read_bytes, h.bytes()});
 }
 
 ShrinkShape shrink_shape(const Situation& at, const Op& op, int64_t cols) {
-  return {at.step.rows, cols, row_stride(cols), ranks_of(at.config, at.step, op.part), op.gain != Part::embedding};
+  return {at.step.rows, cols, row_stride(cols), ranks_of(at, op.part), op.gain != Part::embedding};
 }
 std::vector<Constant> shrink_constants(const Situation& at, const ShrinkShape& shape, std::vector<Constant> more) {
   more.push_back(rank_constant(at));
@@ -48,29 +52,14 @@ std::vector<Constant> shrink_constants(const Situation& at, const ShrinkShape& s
   return constants_of(shape.constants(), more);
 }
 
-void emit_norm_shrink(const LoadedRun& run, Emission& e, const Op& op) {
-  // Pre-scaled rows come with the residual itself.
-  const Residual from =
-      std::holds_alternative<GainedResidual>(e.residual) ? Residual(PlainResidual{e.s.residual}) : e.residual;
-  const bool deferred = std::holds_alternative<DeferredResidual>(from);
-  const AdapterMatrix& m = adapter_matrix(e, op.part);
-  e.g.launch("shrink_" + std::string(to_string(op.part)), run.kernel<NormShrink>(deferred ? run.kernels.size() - 1 : 0),
-             {.adapter = adapter_rows(e, op.part),
-              .from = residual_in(from, e.norm(op.gain)),
-              .h = shrunk(e, op.part),
-              .eps = e.config.eps},
-             Traffic{bytes_of_slot(e, ranks_of(e.config, e.step, op.part), m.stride) + e.s.residual.bytes(),
-                     shrunk(e, op.part).bytes()});
-}
-
 // What takes the part's sum, where it comes before or after the product, and not in its run.
 struct ExpandTarget {
   View<float> y;
   int64_t stride = 0;
 };
-ExpandTarget target_of(const Emission& e, Part part, Travel travel) {
-  if (part == Part::qkv) return {e.s.qkv, e.config.qkv_width()};
-  return {travel == Travel::deferred ? e.s.projected : e.s.residual, row_stride(e.config.hidden)};
+ExpandTarget target_of(const StepPlace& step, Part part, Travel travel) {
+  if (part == Part::qkv) return {step.s.qkv, step.config.qkv_width()};
+  return {travel == Travel::deferred ? step.s.projected : step.s.residual, row_stride(step.config.hidden)};
 }
 
 // qkv's is a node of its own after the product, whichever kernel reads it.
@@ -86,13 +75,6 @@ float expand_scale(const Situation& at, Part part) { return part == Part::qkv ? 
 
 }  // namespace
 
-AdapterIn adapter_in(const Emission& e, Part part) {
-  return {.h = shrunk(e, part),
-          .b = e.adapters->b(adapter_matrix(e, part)),
-          .ids = e.s.inputs.adapters,
-          .slot_elements = slot_elements(e)};
-}
-
 void add_expand_kernel(Lowered& lowered, const Situation& at, const Op& product, float scale) {
   if (!at.step.adapters.any()) return;
   const int64_t outputs = product.part == Part::qkv ? at.config.qkv_width() : at.config.hidden;
@@ -100,18 +82,20 @@ void add_expand_kernel(Lowered& lowered, const Situation& at, const Op& product,
                                                   expand_shape(static_cast<unsigned>(at.step.rows), outputs)));
 }
 
-void emit_expand(const LoadedRun& run, Emission& e, Part part, View<float> y, int64_t y_stride, size_t kernel) {
-  const AdapterMatrix& m = adapter_matrix(e, part);
-  e.g.launch("expand_" + std::string(to_string(part)), run.kernel<Expand>(kernel),
-             {.y = y.subview(0, count_of((e.s.rows - 1) * y_stride + m.outputs)),
-              .adapter = adapter_in(e, part),
-              .n_live = e.s.inputs.n_live,
-              .outputs = m.outputs,
-              .y_stride = y_stride,
-              .parts = m.parts,
-              .second = m.first[0],
-              .third = m.first[1]},
-             Traffic{bytes_of_slot(e, m.outputs, e.adapters->layout().limits().rank) + y.bytes(), y.bytes()});
+void emit_expand(const LoadedRun& run, const StepPlace& step, const RowAdapters& adapters, Part part, View<float> y,
+                 int64_t y_stride, size_t kernel) {
+  const AdapterMatrix& m = adapter_matrix(adapters, part);
+  step.g.launch(
+      "expand_" + std::string(to_string(part)), run.kernel<Expand>(kernel),
+      {.y = y.subview(0, count_of((step.s.rows - 1) * y_stride + m.outputs)),
+       .adapter = adapter_in(adapters, step.s, part),
+       .n_live = step.s.inputs.n_live,
+       .outputs = m.outputs,
+       .y_stride = y_stride,
+       .parts = m.parts,
+       .second = m.first[0],
+       .third = m.first[1]},
+      Traffic{bytes_of_slot(step.s, m.outputs, adapters.slots->layout().limits().rank) + y.bytes(), y.bytes()});
 }
 
 // h = s A norm(x).
@@ -124,7 +108,18 @@ Attempt lower_norm_shrink(const Situation& at, std::span<const Op> ops, Travel t
         {"norm_shrink", shrink_constants(at, shape, {constant("kNorm", op.norm), constant("kPostNorm", post_norm)})},
         shape.launch_shape());
   };
-  Lowered lowered{.operations = 1, .emit = [op](const LoadedRun& run, Emission& e) { emit_norm_shrink(run, e, op); }};
+  Lowered lowered{.operations = 1,
+                  .emit = emits([op, ranks = ranks_of(at, op.part)](
+                                    const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
+                                    const Residual& residual, const RowAdapters& adapters) {
+                    const Residual from = not_gained(residual, step);  // pre-scaled rows come with the residual itself
+                    const bool deferred = std::holds_alternative<DeferredResidual>(from);
+                    NormShrink args{};
+                    args.from = residual_in(from, weights.norm(op.gain));
+                    args.eps = step.config.eps;
+                    emit_shrink(run.kernel<NormShrink>(deferred ? run.kernels.size() - 1 : 0), args, op.part, ranks,
+                                step.s.residual.bytes(), step, adapters);
+                  })};
   // One kernel for the first layer, where nothing has been added yet, and one for the others.
   if (travel != Travel::deferred || op.part == Part::qkv) lowered.kernels.push_back(kernel(false));
   if (travel == Travel::deferred) lowered.kernels.push_back(kernel(true));
@@ -142,17 +137,17 @@ Attempt lower_shrink(const Situation& at, std::span<const Op> ops, Travel travel
       .kernels = {kernel_choice<Shrink>({"shrink", shrink_constants(at, shape, {})}, shape.launch_shape())}};
   const bool before = is_added_before(at, travel, op.part);
   if (before) add_expand_kernel(lowered, at, op, expand_scale(at, op.part));
-  lowered.emit = [op, travel, before](const LoadedRun& run, Emission& e) {
-    const View<bf16> x = e.input_of(op.part);
-    const AdapterMatrix& m = adapter_matrix(e, op.part);
-    e.g.launch("shrink_" + std::string(to_string(op.part)), run.kernel<Shrink>(),
-               {.adapter = adapter_rows(e, op.part), .x = x, .h = shrunk(e, op.part), .x_stride = m.stride},
-               Traffic{bytes_of_slot(e, ranks_of(e.config, e.step, op.part), m.stride) + x.bytes(),
-                       shrunk(e, op.part).bytes()});
+  lowered.emit = emits([op, travel, before, ranks = ranks_of(at, op.part)](const LoadedRun& run, const StepPlace& step,
+                                                                           const RowAdapters& adapters) {
+    const View<bf16> x = step.input_of(op.part);
+    Shrink args{};
+    args.x = x;
+    args.x_stride = adapter_matrix(adapters, op.part).stride;
+    emit_shrink(run.kernel<Shrink>(), args, op.part, ranks, x.bytes(), step, adapters);
     if (!before) return;
-    const ExpandTarget target = target_of(e, op.part, travel);
-    emit_expand(run, e, op.part, target.y, target.stride, 1);
-  };
+    const ExpandTarget target = target_of(step, op.part, travel);
+    emit_expand(run, step, adapters, op.part, target.y, target.stride, 1);
+  });
   return lowered;
 }
 
@@ -163,10 +158,11 @@ Attempt lower_expand(const Situation& at, std::span<const Op> ops, Travel travel
   Lowered lowered{.operations = 1, .emit = [](const LoadedRun&, Emission&) {}};
   if (is_added_before(at, travel, op.part) || is_added_in_run(at, travel, op.part)) return lowered;
   add_expand_kernel(lowered, at, op, expand_scale(at, op.part));
-  lowered.emit = [part = op.part, travel](const LoadedRun& run, Emission& e) {
-    const ExpandTarget target = target_of(e, part, travel);
-    emit_expand(run, e, part, target.y, target.stride, 0);
-  };
+  lowered.emit =
+      emits([part = op.part, travel](const LoadedRun& run, const StepPlace& step, const RowAdapters& adapters) {
+        const ExpandTarget target = target_of(step, part, travel);
+        emit_expand(run, step, adapters, part, target.y, target.stride, 0);
+      });
   return lowered;
 }
 

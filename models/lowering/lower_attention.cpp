@@ -9,6 +9,7 @@
 #include "kernels_src/attention/rope_flash_decode.h"
 #include "models/kv_cache.h"
 #include "models/lowering/lowering_rows.h"
+#include "models/lowering/product.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -59,9 +60,9 @@ KernelChoice attention_choice(KernelRequest request, const LaunchShape& shape) {
 }
 
 // Keys that a row attends to, at most: those of the longest context, or of its window.
-int64_t most_keys(const Emission& e) {
-  const int64_t context = e.s.table_stride * kPageTokens;
-  return e.layer.window ? std::min(e.layer.window, context) : context;
+int64_t most_keys(const StepPlace& step, const CachePlace& cache) {
+  const int64_t context = step.s.table_stride * kPageTokens;
+  return cache.window ? std::min(cache.window, context) : context;
 }
 
 // The scale of q . k, for exponentials of base two.
@@ -72,104 +73,110 @@ float score_scale(const ModelConfig& config) {
 // Arrival counts of splits that are merged through global memory.
 View<int32_t> arrivals_of(const DecodeState& s) { return s.partials.count > 0 ? s.arrivals : View<int32_t>{}; }
 
-uint64_t written_kv_bytes(const Emission& e) { return sizeof(bf16) * count_of(2 * e.s.rows * e.config.kv_width()); }
+uint64_t written_kv_bytes(const StepPlace& step) {
+  return sizeof(bf16) * count_of(2 * step.s.rows * step.config.kv_width());
+}
 
 // The gains of head norms that are left to the rotating kernel.
 struct HeadGains {
   Weight<bf16> q, k;
 };
-HeadGains head_gains(const Emission& e) {
-  if (e.config.norms_heads_of_ranks()) return {};
-  return {e.layer.weights->q_norm, e.layer.weights->k_norm};
+HeadGains head_gains(const StepPlace& step, const StepWeights& weights) {
+  if (step.config.norms_heads_of_ranks()) return {};
+  return {weights.layer->q_norm, weights.layer->k_norm};
 }
 
-void emit_rope_flash_decode(const LoadedRun& run, Emission& e) {
-  const StepInputs& in = e.s.inputs;
-  const HeadGains gains = head_gains(e);
-  e.g.launch("attend", run.kernel<RopeFlashDecode>(),
-             {.qkv = e.s.qkv,
-              .frequencies = e.layer.frequencies,
-              .q_gain = gains.q,
-              .k_gain = gains.k,
-              .positions = in.positions,
-              .sequences = in.sequences,
-              .block_table = e.layer.table,
-              .n_live = in.n_live,
-              .kv = e.layer.kv,
-              .y = e.s.attended,
-              .partials = e.s.partials,
-              .arrivals = arrivals_of(e.s),
-              .qkv_stride = e.config.qkv_width(),
-              .table_stride = e.s.table_stride,
-              .y_stride = e.layer.weights->out.stride,
-              .window = e.layer.window,
-              .eps = e.config.eps,
-              .scale = score_scale(e.config)},
-             Traffic{e.s.qkv.bytes() + sizeof(bf16) * count_of(2 * e.s.rows * most_keys(e) * e.config.kv_width()),
-                     e.s.attended.bytes() + written_kv_bytes(e)});
+void emit_rope_flash_decode(const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
+                            const CachePlace& cache) {
+  const StepInputs& in = step.s.inputs;
+  const HeadGains gains = head_gains(step, weights);
+  step.g.launch("attend", run.kernel<RopeFlashDecode>(),
+                {.qkv = step.s.qkv,
+                 .frequencies = cache.frequencies,
+                 .q_gain = gains.q,
+                 .k_gain = gains.k,
+                 .positions = in.positions,
+                 .sequences = in.sequences,
+                 .block_table = cache.table,
+                 .n_live = in.n_live,
+                 .kv = cache.kv,
+                 .y = step.s.attended,
+                 .partials = step.s.partials,
+                 .arrivals = arrivals_of(step.s),
+                 .qkv_stride = step.config.qkv_width(),
+                 .table_stride = step.s.table_stride,
+                 .y_stride = weights.layer->out.stride,
+                 .window = cache.window,
+                 .eps = step.config.eps,
+                 .scale = score_scale(step.config)},
+                Traffic{step.s.qkv.bytes() +
+                            sizeof(bf16) * count_of(2 * step.s.rows * most_keys(step, cache) * step.config.kv_width()),
+                        step.s.attended.bytes() + written_kv_bytes(step)});
 }
 
-void emit_rope_append(const LoadedRun& run, Emission& e, bool rotates, bool biased) {
-  const StepInputs& in = e.s.inputs;
-  const HeadGains gains = head_gains(e);
-  e.g.launch(rotates ? "rope" : "append", run.kernel<RopeAppend>(),
-             {.qkv = e.s.qkv,
-              .frequencies = e.layer.frequencies,
-              .q_gain = gains.q,
-              .k_gain = gains.k,
-              .positions = in.positions,
-              .sequences = in.sequences,
-              .block_table = e.layer.table,
-              .n_live = in.n_live,
-              .q = e.s.q,
-              .kv = e.layer.kv,
-              .qkv_stride = e.config.qkv_width(),
-              .table_stride = e.s.table_stride,
-              .eps = e.config.eps,
-              .bias = biased ? e.layer.weights->qkv.bias : Weight<bf16>{}},
-             Traffic{e.s.qkv.bytes(), e.s.q.bytes() + written_kv_bytes(e)});
+void emit_rope_append(const LoadedRun& run, const StepPlace& step, const StepWeights& weights, const CachePlace& cache,
+                      bool rotates, bool biased) {
+  const StepInputs& in = step.s.inputs;
+  const HeadGains gains = head_gains(step, weights);
+  step.g.launch(rotates ? "rope" : "append", run.kernel<RopeAppend>(),
+                {.qkv = step.s.qkv,
+                 .frequencies = cache.frequencies,
+                 .q_gain = gains.q,
+                 .k_gain = gains.k,
+                 .positions = in.positions,
+                 .sequences = in.sequences,
+                 .block_table = cache.table,
+                 .n_live = in.n_live,
+                 .q = step.s.q,
+                 .kv = cache.kv,
+                 .qkv_stride = step.config.qkv_width(),
+                 .table_stride = step.s.table_stride,
+                 .eps = step.config.eps,
+                 .bias = biased ? weights.layer->qkv.bias : Weight<bf16>{}},
+                Traffic{step.s.qkv.bytes(), step.s.q.bytes() + written_kv_bytes(step)});
 }
 
 // Rows one by one: with tiles after them, those that choose.
-void emit_single_rows(const LoadedRun& run, Emission& e, bool with_tiles) {
-  const StepInputs& in = e.s.inputs;
-  const int64_t rows = e.s.sampled_rows;
-  e.g.launch("attend", run.kernel<Attend>(),
-             {.q = e.s.q,
-              .kv = e.layer.kv,
-              .positions = in.positions,
-              .sequences = in.sequences,
-              .block_table = e.layer.table,
-              .n_live = with_tiles ? in.n_sampled : in.n_live,
-              .y = e.s.attended,
-              .partials = e.s.partials,
-              .arrivals = arrivals_of(e.s),
-              .table_stride = e.s.table_stride,
-              .y_stride = e.layer.weights->out.stride,
-              .window = e.layer.window,
-              .scale = score_scale(e.config)},
-             Traffic{sizeof(float) * count_of(rows * e.config.query_width()) +
-                         sizeof(bf16) * count_of(2 * rows * most_keys(e) * e.config.kv_width()),
-                     sizeof(bf16) * count_of(rows * e.layer.weights->out.stride)});
+void emit_single_rows(const LoadedRun& run, const StepPlace& step, const StepWeights& weights, const CachePlace& cache,
+                      bool with_tiles) {
+  const StepInputs& in = step.s.inputs;
+  const int64_t rows = step.s.sampled_rows;
+  step.g.launch("attend", run.kernel<Attend>(),
+                {.q = step.s.q,
+                 .kv = cache.kv,
+                 .positions = in.positions,
+                 .sequences = in.sequences,
+                 .block_table = cache.table,
+                 .n_live = with_tiles ? in.n_sampled : in.n_live,
+                 .y = step.s.attended,
+                 .partials = step.s.partials,
+                 .arrivals = arrivals_of(step.s),
+                 .table_stride = step.s.table_stride,
+                 .y_stride = weights.layer->out.stride,
+                 .window = cache.window,
+                 .scale = score_scale(step.config)},
+                Traffic{sizeof(float) * count_of(rows * step.config.query_width()) +
+                            sizeof(bf16) * count_of(2 * rows * most_keys(step, cache) * step.config.kv_width()),
+                        sizeof(bf16) * count_of(rows * weights.layer->out.stride)});
 }
 
-void emit_tiles(const LoadedRun& run, Emission& e) {
-  const StepInputs& in = e.s.inputs;
-  e.g.launch(
-      "attend_tiles", run.kernel<AttendTiles>(1),
-      {.q = e.s.q,
-       .kv = e.layer.kv,
-       .positions = in.positions,
-       .sequences = in.sequences,
-       .block_table = e.layer.table,
-       .n_first = in.n_sampled,
-       .n_live = in.n_live,
-       .y = e.s.attended,
-       .table_stride = e.s.table_stride,
-       .y_stride = e.layer.weights->out.stride,
-       .window = e.layer.window,
-       .scale = score_scale(e.config)},
-      Traffic{e.s.q.bytes() + sizeof(bf16) * count_of(2 * most_keys(e) * e.config.kv_width()), e.s.attended.bytes()});
+void emit_tiles(const LoadedRun& run, const StepPlace& step, const StepWeights& weights, const CachePlace& cache) {
+  const StepInputs& in = step.s.inputs;
+  step.g.launch("attend_tiles", run.kernel<AttendTiles>(1),
+                {.q = step.s.q,
+                 .kv = cache.kv,
+                 .positions = in.positions,
+                 .sequences = in.sequences,
+                 .block_table = cache.table,
+                 .n_first = in.n_sampled,
+                 .n_live = in.n_live,
+                 .y = step.s.attended,
+                 .table_stride = step.s.table_stride,
+                 .y_stride = weights.layer->out.stride,
+                 .window = cache.window,
+                 .scale = score_scale(step.config)},
+                Traffic{step.s.q.bytes() + sizeof(bf16) * count_of(2 * most_keys(step, cache) * step.config.kv_width()),
+                        step.s.attended.bytes()});
 }
 
 void check_head_dim(const ModelConfig& config) {
@@ -196,12 +203,12 @@ Attempt lower_rope_flash_decode(const Situation& at, std::span<const Op> ops, Tr
       .operations = into.operations + 1,
       .kernels = {attention_choice<RopeFlashDecode>(
           {"rope_flash_decode", constants_of(flash.constants(), with_rotation(at, into))}, flash.rope_launch_shape())},
-      .emit = emit_rope_flash_decode};
+      .emit = emits(emit_rope_flash_decode)};
 }
 
-bool rope_adds_bias(const Situation& at, std::span<const Op> behind_qkv, Travel travel) {
-  return at.config.biases.qkv && is_library_used(at, travel) && !into_cache(behind_qkv).head_norm &&
-         !at.config.norms_heads_of_ranks() && !at.step.takes_rope_flash_decode(at.config);
+bool rope_adds_bias(const Situation& at, Travel travel) {
+  return at.config.biases.qkv && is_library_used(at, travel) && at.config.head_norm == HeadNorm::none &&
+         !at.step.takes_rope_flash_decode(at.config);
 }
 
 // q = rope(q), and the cache's new entries.
@@ -209,7 +216,7 @@ Attempt lower_rope_append(const Situation& at, std::span<const Op> ops, Travel t
   const IntoCache into = into_cache(ops);
   if (into.operations == 0) return {};
   check_head_dim(at.config);
-  const bool biased = rope_adds_bias(at, ops, travel);
+  const bool biased = rope_adds_bias(at, travel);
   std::vector<Constant> constants = with_rotation(at, into);
   constants.push_back(constant("kBias", biased));
   return Lowered{
@@ -218,9 +225,10 @@ Attempt lower_rope_append(const Situation& at, std::span<const Op> ops, Travel t
           {"rope_append", std::move(constants)},
           rope_append_shape(static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.config.heads),
                             static_cast<unsigned>(at.config.kv_heads), static_cast<int64_t>(head_norm(at, into))))},
-      .emit = [rotates = into.rotates, biased](const LoadedRun& run, Emission& e) {
-        emit_rope_append(run, e, rotates, biased);
-      }};
+      .emit = emits([rotates = into.rotates, biased](const LoadedRun& run, const StepPlace& step,
+                                                     const StepWeights& weights, const CachePlace& cache) {
+        emit_rope_append(run, step, weights, cache, rotates, biased);
+      })};
 }
 
 // attended = attention(q): rows one by one, and with products the others in tiles.
@@ -247,10 +255,11 @@ Attempt lower_attend(const Situation& at, std::span<const Op> ops, Travel) {
     lowered.kernels.push_back(
         attention_choice<AttendTiles>({"attend_tiles", std::move(constants)}, tiles.launch_shape()));
   }
-  lowered.emit = [with_tiles](const LoadedRun& run, Emission& e) {
-    if (!with_tiles || e.chooses) emit_single_rows(run, e, with_tiles);
-    if (with_tiles) emit_tiles(run, e);
-  };
+  lowered.emit = emits(
+      [with_tiles](const LoadedRun& run, const StepPlace& step, const StepWeights& weights, const CachePlace& cache) {
+        if (!with_tiles || step.chooses) emit_single_rows(run, step, weights, cache, with_tiles);
+        if (with_tiles) emit_tiles(run, step, weights, cache);
+      });
   return lowered;
 }
 

@@ -13,19 +13,19 @@
 #include "kernels_src/collective/rank_value.h"
 #include "models/lowering/embed_args.h"
 #include "models/lowering/lowering_rows.h"
+#include "models/lowering/product.h"
 #include "models/weights/row_stride.h"
 #include "runtime/libraries/collectives.h"
 
 namespace nodewright {
 namespace {
 
-Constant ranks_of(const Situation& at) { return {"kRanks", at.config.shard.ranks}; }
 unsigned rows_of(const Situation& at) { return static_cast<unsigned>(at.step.rows); }
 
 // After the call before it, whatever memory both use: ranks that made them in another order would wait for ever.
 template <class T>
-void all_gather(Emission& e, const std::string& name, View<T> from, View<T> to) {
-  Collectives* const group = e.collectives;
+void all_gather(const StepPlace& step, RankPlace& ranks, const std::string& name, View<T> from, View<T> to) {
+  Collectives* const group = ranks.calls;
   const auto submit = [group, from, to](CUstream stream) {
     group->all_gather(stream, from.address(), to.address(), from.bytes());
   };
@@ -34,27 +34,28 @@ void all_gather(Emission& e, const std::string& name, View<T> from, View<T> to) 
                               from.bytes());
   };
   LibraryCall call{.submit = submit, .stand_in = on_host, .what = std::string(kAllGather), .is_ready = true};
-  e.last_call = {e.g.library(name, {reads<"from">(from), writes<"to">(to)}, std::move(call), e.last_call)};
+  ranks.last_call = {step.g.library(name, {reads<"from">(from), writes<"to">(to)}, std::move(call), ranks.last_call)};
 }
 
 bool gives_more_than_product(const ModelConfig& config, const ExchangedSum& of) {
-  return of.bias || of.chosen > 0 || (of.adds && config.residual_scale != 1);
+  return of.bias || of.chosen > 0 || (of.to.adds() && config.residual_scale != 1);
 }
 
-void emit_rank_value(const LoadedRun& run, size_t kernel, Emission& e, const std::string& node, const Op& product,
-                     View<float> y, const ExchangedSum& of, View<float> value) {
-  RankValue args{.n_live = e.s.inputs.n_live, .cols = e.config.hidden, .stride = row_stride(e.config.hidden)};
+void emit_rank_value(const LoadedRun& run, size_t kernel, const ProductPlace& p, View<float> y, const ExchangedSum& of,
+                     View<float> value) {
+  const StepPlace& step = p.step;
+  RankValue args{.n_live = step.s.inputs.n_live, .cols = step.config.hidden, .stride = row_stride(step.config.hidden)};
   if (of.bulk && of.chosen == 0)
     args.y_bf16 = as_bf16(y);
   else
     args.y = y;
-  if (of.chosen > 0) args.weights = e.s.experts.weights;
-  if (of.bias) args.bias = e.matrix(product.part).bias;
+  if (of.chosen > 0) args.weights = step.s.experts.weights;
+  if (of.bias) args.bias = p.weights.matrix(of.to.product.part).bias;
   if (of.bulk)
     args.value_bf16 = as_bf16(value);
   else
     args.value = value;
-  e.g.launch(node + "_value", run.kernel<RankValue>(kernel), args);
+  step.g.launch(node_name(of.to.product) + "_value", run.kernel<RankValue>(kernel), args);
 }
 
 }  // namespace
@@ -72,21 +73,20 @@ TileOrder tile_order(const KernelChoice& tiles) {
           .blocks = tiles.shape.grid[0]};
 }
 
-std::vector<KernelChoice> gathered_sum_choices(const Situation& at, const ExchangedSum& of, Travel travel,
-                                               const TileOrder& order) {
-  const bool gained = travel == Travel::gained;
+std::vector<KernelChoice> gathered_sum_choices(const Situation& at, const ExchangedSum& of, const TileOrder& order) {
+  const bool gained = of.to.travel == Travel::gained;
   const auto cols = static_cast<unsigned>(at.config.hidden), sm_count = static_cast<unsigned>(at.device.sm_count);
   std::vector<KernelChoice> choices;
   if (gives_more_than_product(at.config, of))
     choices.push_back(kernel_choice<RankValue>({"rank_value",
                                                 {constant("kBias", of.bias),
-                                                 factor_constant("kScale", of.adds ? at.config.residual_scale : 1),
+                                                 factor_constant("kScale", of.to.adds() ? at.config.residual_scale : 1),
                                                  constant("kBulk", of.bulk),
                                                  {"kChosen", of.chosen}}},
                                                rank_value_shape(rows_of(at), cols, sm_count)));
   choices.push_back(kernel_choice<GatheredAdd>({"gathered_add",
-                                                {ranks_of(at),
-                                                 constant("kAdds", of.adds),
+                                                {ranks_constant(at),
+                                                 constant("kAdds", of.to.adds()),
                                                  constant("kBulk", of.bulk),
                                                  constant("kLeavesGained", gained),
                                                  {"kLanes", gained ? order.lanes : 0},
@@ -97,70 +97,67 @@ std::vector<KernelChoice> gathered_sum_choices(const Situation& at, const Exchan
   return choices;
 }
 
-void emit_gathered_sum(const LoadedRun& run, size_t kernel, Emission& e, const std::string& node, const Op& product,
-                       View<float> y, const ExchangedSum& of, Travel travel) {
-  const int64_t stride = row_stride(e.config.hidden);
-  const uint64_t count = of.chosen > 0 ? count_of(e.s.rows * stride) : y.count;
-  const uint64_t all = count_of(e.config.shard.ranks) * count;
+void emit_gathered_sum(const LoadedRun& run, size_t kernel, const ProductPlace& p, View<float> y,
+                       const ExchangedSum& of) {
+  const StepPlace& step = p.step;
+  const DecodeState& s = step.s;
+  const std::string node = node_name(of.to.product);
+  const int64_t stride = row_stride(step.config.hidden);
+  const uint64_t count = of.chosen > 0 ? count_of(s.rows * stride) : y.count;
   View<float> own = y;
-  if (gives_more_than_product(e.config, of)) {
-    own = e.s.collective.given.subview(0, count);
-    emit_rank_value(run, kernel++, e, node, product, y, of, own);
+  if (gives_more_than_product(step.config, of)) {
+    own = s.collective.given.subview(0, count);
+    emit_rank_value(run, kernel++, p, y, of, own);
   }
   const auto loaded = run.kernel<GatheredAdd>(kernel);
-  GatheredAdd args{.n_live = e.s.inputs.n_live,
-                   .cols = e.config.hidden,
+  GatheredAdd args{.n_live = s.inputs.n_live,
+                   .cols = step.config.hidden,
                    .stride = stride,
                    .values_stride = static_cast<int64_t>(count)};
-  const View<float> gathered = e.s.collective.gathered.subview(0, all);
+  const View<float> gathered = s.collective.gathered.subview(0, count_of(step.config.shard.ranks) * count);
   if (of.bulk) {
-    all_gather(e, node + "_gather", as_bf16(own), as_bf16(gathered));
+    all_gather(step, p.ranks, node + "_gather", as_bf16(own), as_bf16(gathered));
     args.values_bf16 = as_bf16(gathered);
   } else {
-    all_gather(e, node + "_gather", own, gathered);
+    all_gather(step, p.ranks, node + "_gather", own, gathered);
     args.values = gathered;
   }
-  if (of.adds)
-    args.residual = e.s.residual;
-  else
-    args.sum = e.s.projected;
-  if (travel == Travel::gained) {
-    const GainedResidual left{e.s.gained, e.squares(loaded.shape.grid[0])};
-    args.next = {e.gain_behind(product.part), left.gained, left.squares};
-    e.residual = left;
-  }
-  e.g.launch(node + "_sum", loaded, args);
+  fill_sum(args, of.to, loaded.shape.grid[0], p);
+  step.g.launch(node + "_sum", loaded, args);
 }
 
 Lowered gathered_embedding(const Situation& at, Travel travel) {
   const bool gained = travel == Travel::gained;
   return {.operations = 1,
-          .kernels = {kernel_choice<OwnEmbedding>({"own_embedding", {ranks_of(at)}}, own_embedding_shape(rows_of(at))),
+          .kernels = {kernel_choice<OwnEmbedding>({"own_embedding", {ranks_constant(at)}},
+                                                  own_embedding_shape(rows_of(at))),
                       kernel_choice<GatheredEmbed>(
                           {"gathered_embed",
-                           {ranks_of(at), constant("kScaled", at.config.embedding_scale != 1),
+                           {ranks_constant(at), constant("kScaled", at.config.embedding_scale != 1),
                             constant("kPositions", at.config.learned_positions), constant("kLeavesGained", gained)}},
                           gathered_embed_shape(rows_of(at), gained))},
-          .emit = [travel](const LoadedRun& run, Emission& e) {
-            const int64_t stride = row_stride(e.config.hidden), values = e.s.rows * stride;
-            const View<bf16> own = as_bf16(e.s.collective.given.subview(0, count_of(values)));
-            const View<bf16> all = as_bf16(e.s.collective.gathered.subview(0, count_of(e.config.shard.ranks * values)));
-            e.g.launch("embed_own", run.kernel<OwnEmbedding>(0),
-                       {.tokens = e.s.inputs.tokens,
-                        .sequences = e.s.inputs.sequences,
-                        .last_token = e.s.last_token,
-                        .n_live = e.s.inputs.n_live,
-                        .embedding = e.weights.embedding().data,
-                        .own = own,
-                        .stride = stride,
-                        .vocab = e.config.vocab,
-                        .rank = e.config.shard.rank});
-            all_gather(e, "embed_gather", own, all);
-            auto args = embed_args<GatheredEmbed>(e, travel);
+          .emit = emits([travel](const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
+                                 Residual& residual, RankPlace& ranks) {
+            const int64_t stride = row_stride(step.config.hidden), values = step.s.rows * stride;
+            const View<bf16> own = as_bf16(step.s.collective.given.subview(0, count_of(values)));
+            const View<bf16> all =
+                as_bf16(step.s.collective.gathered.subview(0, count_of(step.config.shard.ranks * values)));
+            step.g.launch("embed_own", run.kernel<OwnEmbedding>(0),
+                          {.tokens = step.s.inputs.tokens,
+                           .sequences = step.s.inputs.sequences,
+                           .last_token = step.s.last_token,
+                           .n_live = step.s.inputs.n_live,
+                           .embedding = weights.model.embedding().data,
+                           .own = own,
+                           .stride = stride,
+                           .vocab = step.config.vocab,
+                           .rank = step.config.shard.rank});
+            all_gather(step, ranks, "embed_gather", own, all);
+            auto args = embed_args<GatheredEmbed>(step, weights, residual, travel);
             args.gathered = all;
             args.gathered_stride = values;
-            e.g.launch("embed", run.kernel<GatheredEmbed>(1), args);
-          }};
+            step.g.launch("embed", run.kernel<GatheredEmbed>(1), args);
+          })};
 }
 
 Lowered gathered_norm_of_heads(const Situation& at) {
@@ -170,59 +167,62 @@ Lowered gathered_norm_of_heads(const Situation& at) {
                                      {"kHeadDim", config.head_dim},
                                      constant("kNorm", config.norm)};
   const KernelChoice own = kernel_choice<OwnSquares>({"own_squares", constants}, own_squares_shape(rows_of(at)));
-  constants.push_back(ranks_of(at));
+  constants.push_back(ranks_constant(at));
   return {.operations = 1,
           .kernels = {own, kernel_choice<GatheredNormHeads>({"gathered_norm_heads", constants},
                                                             gathered_norm_heads_shape(rows_of(at)))},
-          .emit = [](const LoadedRun& run, Emission& e) {
-            const int64_t stride = e.config.qkv_width();
-            const View<float> own = e.s.collective.given.subview(0, count_of(2 * e.s.rows));
-            const View<float> all = e.s.collective.gathered.subview(0, count_of(2 * e.config.shard.ranks * e.s.rows));
-            e.g.launch("norm_heads_own", run.kernel<OwnSquares>(0),
-                       {.qkv = e.s.qkv, .squares = own, .n_live = e.s.inputs.n_live, .stride = stride});
-            all_gather(e, "norm_heads_gather", own, all);
-            e.g.launch("norm_heads", run.kernel<GatheredNormHeads>(1),
-                       {.qkv = e.s.qkv,
-                        .squares = all,
-                        .q_gain = e.layer.weights->q_norm,
-                        .k_gain = e.layer.weights->k_norm,
-                        .n_live = e.s.inputs.n_live,
-                        .stride = stride,
-                        .rows = e.s.rows,
-                        .eps = e.config.eps});
-          }};
+          .emit = emits([](const LoadedRun& run, const StepPlace& step, const StepWeights& weights, RankPlace& ranks) {
+            const int64_t stride = step.config.qkv_width();
+            const View<float> own = step.s.collective.given.subview(0, count_of(2 * step.s.rows));
+            const View<float> all =
+                step.s.collective.gathered.subview(0, count_of(2 * step.config.shard.ranks * step.s.rows));
+            step.g.launch("norm_heads_own", run.kernel<OwnSquares>(0),
+                          {.qkv = step.s.qkv, .squares = own, .n_live = step.s.inputs.n_live, .stride = stride});
+            all_gather(step, ranks, "norm_heads_gather", own, all);
+            step.g.launch("norm_heads", run.kernel<GatheredNormHeads>(1),
+                          {.qkv = step.s.qkv,
+                           .squares = all,
+                           .q_gain = weights.layer->q_norm,
+                           .k_gain = weights.layer->k_norm,
+                           .n_live = step.s.inputs.n_live,
+                           .stride = stride,
+                           .rows = step.s.rows,
+                           .eps = step.config.eps});
+          })};
 }
 
 Lowered gathered_head(const Situation& at) {
   const bool alike = at.config.vocab % at.config.shard.ranks == 0;  // all ranks leave as many of the largest
-  Lowered lowered{.operations = 1, .emit = [alike](const LoadedRun& run, Emission& e) {
-                    const bool best = alike && e.best.count > 0;
-                    const int64_t rows = e.s.sampled_rows, ranks = e.config.shard.ranks;
-                    const uint64_t count = count_of(rows * e.s.logits_part_stride);
-                    const View<float> gathered = e.s.collective.gathered.subview(0, count_of(ranks) * count);
-                    all_gather(e, "logits_gather", e.s.logits_part, gathered);
+  Lowered lowered{.operations = 1,
+                  .emit = emits([alike](const LoadedRun& run, const StepPlace& step, HeadRows& head, RankPlace& ranks) {
+                    const bool best = alike && head.best.count > 0;
+                    const int64_t rows = step.s.sampled_rows;
+                    const uint64_t of_all = count_of(step.config.shard.ranks);
+                    const uint64_t count = count_of(rows * step.s.logits_part_stride);
+                    const View<float> gathered = step.s.collective.gathered.subview(0, of_all * count);
+                    all_gather(step, ranks, "logits_gather", step.s.logits_part, gathered);
                     GatheredLogits args{.gathered = gathered,
-                                        .logits = e.s.logits,
-                                        .n_live = e.s.inputs.n_sampled,
-                                        .vocab = e.config.vocab,
-                                        .part_stride = e.s.logits_part_stride,
-                                        .logits_stride = e.s.logits_stride,
+                                        .logits = step.s.logits,
+                                        .n_live = step.s.inputs.n_sampled,
+                                        .vocab = step.config.vocab,
+                                        .part_stride = step.s.logits_part_stride,
+                                        .logits_stride = step.s.logits_stride,
                                         .rows = rows};
-                    const View<ScoredToken> all = e.s.team_best.subview(0, best ? count_of(ranks) * e.best.count : 0);
+                    const View<ScoredToken> all = step.s.team_best.subview(0, best ? of_all * head.best.count : 0);
                     if (best) {
-                      const View<ScoredToken> of_ranks = e.s.collective.best.subview(0, count_of(ranks) * e.best.count);
-                      all_gather(e, "best_gather", e.best, of_ranks);
+                      const View<ScoredToken> of_ranks = step.s.collective.best.subview(0, of_all * head.best.count);
+                      all_gather(step, ranks, "best_gather", head.best, of_ranks);
                       args.best = of_ranks;
                       args.all_best = all;
-                      args.parts = static_cast<int64_t>(e.best.count) / rows;
+                      args.parts = static_cast<int64_t>(head.best.count) / rows;
                     }
-                    e.g.launch("gather", run.kernel<GatheredLogits>(best ? 1 : 0), args);
-                    e.logits = e.s.logits;
-                    e.best = all;
-                  }};
+                    step.g.launch("gather", run.kernel<GatheredLogits>(best ? 1 : 0), args);
+                    head.logits = step.s.logits;
+                    head.best = all;
+                  })};
   for (const bool best : {false, true})
     lowered.kernels.push_back(kernel_choice<GatheredLogits>(
-        {"gathered_logits", {ranks_of(at), constant("kBest", best)}},
+        {"gathered_logits", {ranks_constant(at), constant("kBest", best)}},
         gathered_logits_shape(count_of(at.step.sampled_rows * at.config.shard.most_of(at.config.vocab)),
                               static_cast<unsigned>(at.device.sm_count))));
   return lowered;

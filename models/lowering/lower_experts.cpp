@@ -6,8 +6,8 @@
 #include "kernels_src/experts/expert_gate_up.h"
 #include "kernels_src/experts/expert_shape.h"
 #include "kernels_src/experts/group_by_expert.h"
-#include "kernels_src/residual/norm_rows.h"
 #include "models/lowering/lowering_rows.h"
+#include "models/lowering/product.h"
 #include "models/weights/row_stride.h"
 
 namespace nodewright {
@@ -18,7 +18,6 @@ constexpr const char* kInTiles = "the step's rows are grouped by expert";
 constexpr const char* kNotInTiles = "rows up to 2, and those of invariant numerics, have their experts one by one";
 
 Constant single_row(const Situation& at) { return constant("kSingleRow", at.step.is_one_row()); }
-Constant scale_of(const Situation& at) { return factor_constant("kScale", at.config.residual_scale); }
 
 // `cols`, `outputs`: of an expert.
 ExpertShape expert_shape(const Situation& at, int64_t cols, int64_t outputs) {
@@ -33,29 +32,82 @@ std::vector<Constant> tile_constants(const ExpertTileShape& shape, const ShapeCo
   return constants_of(shape.constants(), constants_of(others, more));
 }
 
-// The product that norms, and the activation after it.
-bool begins_gate_up(std::span<const Op> ops) {
-  return begins(ops, {OpKind::norm, OpKind::expert_product, OpKind::activate});
+// The experts' matrices, and what says which of them a row has.
+template <class Args>
+Args expert_args(const StepPlace& step, const StepWeights& weights, const Op& product) {
+  const ExpertState& experts = step.s.experts;
+  Args args = product_args<Args>(step, weights, product);
+  if constexpr (requires { args.experts; }) args.experts = experts.chosen;
+  if constexpr (requires { args.weights; }) args.weights = experts.weights;
+  if constexpr (requires { args.pairs; })
+    args.pairs = experts.pairs, args.jobs = experts.jobs, args.n_jobs = experts.n_jobs;
+  if constexpr (requires { args.residual_stride; }) args.residual = step.s.residual;
+  return args;
 }
 
-// What the rows' experts give to the residual, of one device and of a part of a network.
-bool begins_down(std::span<const Op> ops) { return begins(ops, {OpKind::expert_product, OpKind::add}); }
-bool begins_split_down(std::span<const Op> ops) {
-  return begins(ops, {OpKind::expert_product, OpKind::reduce, OpKind::add});
+// x += the weighted sum over experts of W y, by rows. Of a part of a network the sum goes on to the other ranks.
+template <class Args>
+KernelChoice down_by_rows(const Situation& at, const ExpertRowsShape& shape, const char* name,
+                          std::vector<Constant> constants) {
+  return kernel_choice<Args>(
+      {name, constants_of(shape.constants(), constants_of(shape.down_constants(at.device.sm_count), constants))},
+      shape.down_launch(at.device.sm_count));
 }
 
-template <class Args, class Element>
-void emit_tiles(const LoadedRun& run, Emission& e, size_t kernel, Part part, View<bf16> x, int64_t x_stride,
-                View<Element> y, int64_t y_stride) {
-  e.g.launch(std::string(to_string(part)), run.kernel<Args>(kernel),
-             {.x = x,
-              .pairs = e.s.experts.pairs,
-              .jobs = e.s.experts.jobs,
-              .n_jobs = e.s.experts.n_jobs,
-              .weight = e.matrix(part).data,
-              .y = y,
-              .x_stride = x_stride,
-              .y_stride = y_stride});
+Lowered gate_up_in_tiles(const Situation& at, const ProductSpec& spec, const ExpertTileShape& shape) {
+  Lowered lowered{.operations = spec.operations,
+                  .kernels = {kernel_choice<ExpertGateUp>(
+                      {"tile_expert_gate_up",
+                       tile_constants(shape, shape.tile_constants(), {constant("kActivation", at.config.activation)})},
+                      shape.launch_shape(at.device.sm_count))}};
+  // A library's step has normed rows, for the router; others norm them here.
+  if (!at.step.with_products()) lowered.kernels.push_back(norm_rows_choice(at, *spec.norm));
+  lowered.emit = emits([norm = *spec.norm, product = spec.product](const LoadedRun& run, const StepPlace& step,
+                                                                   const StepWeights& weights) {
+    if (run.kernels.size() > 1) emit_norm_rows(run.kernel<NormRows>(1), step, weights, norm);
+    auto args = expert_args<ExpertGateUp>(step, weights, product);
+    args.x = step.s.normed;
+    args.x_stride = row_stride(product.cols);
+    args.y = step.s.activated;
+    args.y_stride = weights.matrix(Part::down).stride;
+    step.g.launch(std::string(to_string(product.part)), run.kernel<ExpertGateUp>(), args);
+  });
+  return lowered;
+}
+
+Lowered gate_up_by_rows(const Situation& at, const ProductSpec& spec, const ExpertRowsShape& shape) {
+  return {
+      .operations = spec.operations,
+      .kernels = {kernel_choice<NormExpertGateUp>(
+          {"norm_expert_gate_up", constants_of(shape.constants(), {single_row(at), constant("kNorm", spec.norm->norm),
+                                                                   constant("kActivation", at.config.activation)})},
+          shape.gate_up_launch(at.device.sm_count))},
+      .emit = emits([norm = *spec.norm, product = spec.product](const LoadedRun& run, const StepPlace& step,
+                                                                const StepWeights& weights) {
+        auto args = expert_args<NormExpertGateUp>(step, weights, product);
+        args.x = step.s.residual;
+        args.gain = weights.norm(norm.part).gain;
+        args.y = step.s.activated;
+        args.y_stride = weights.matrix(Part::down).stride;
+        step.g.launch(std::string(to_string(product.part)), run.kernel<NormExpertGateUp>(), args);
+      })};
+}
+
+// What each expert of a row gives.
+View<float> emit_down_in_tiles(const LoadedRun& run, const Op& product, const StepPlace& step,
+                               const StepWeights& weights) {
+  auto args = expert_args<ExpertDown>(step, weights, product);
+  args.y = step.s.experts.given;
+  args.y_stride = row_stride(product.outputs);
+  step.g.launch(std::string(to_string(product.part)), run.kernel<ExpertDown>(), args);
+  return step.s.experts.given;
+}
+
+// Why the experts of this step are not multiplied so, or nothing.
+std::string why_not_experts(const Situation& at, Travel travel, bool tiles) {
+  if (travel != Travel::plain) return kOnlyPlain;
+  if (tiles == at.step.groups_by_expert()) return {};
+  return tiles ? kNotInTiles : kInTiles;
 }
 
 }  // namespace
@@ -77,173 +129,72 @@ Attempt lower_route(const Situation& at, std::span<const Op> ops, Travel travel)
          {count, chosen, {"kJobRows", shape.job_rows()}, {"kThreads", int64_t{shape.group_threads()}}}},
         shape.group_launch()));
   }
-  lowered.emit = [](const LoadedRun& run, Emission& e) {
-    const ExpertState& s = e.s.experts;
-    e.g.launch("route", run.kernel<ChooseExperts>(),
-               {.logits = s.logits, .experts = s.chosen, .weights = s.weights, .n_live = e.s.inputs.n_live});
+  lowered.emit = emits([](const LoadedRun& run, const StepPlace& step) {
+    const ExpertState& s = step.s.experts;
+    const View<int32_t> n_live = step.s.inputs.n_live;
+    step.g.launch("route", run.kernel<ChooseExperts>(),
+                  {.logits = s.logits, .experts = s.chosen, .weights = s.weights, .n_live = n_live});
     if (run.kernels.size() > 1)
-      e.g.launch(
-          "group", run.kernel<GroupByExpert>(1),
-          {.experts = s.chosen, .n_live = e.s.inputs.n_live, .pairs = s.pairs, .jobs = s.jobs, .n_jobs = s.n_jobs});
-  };
+      step.g.launch("group", run.kernel<GroupByExpert>(1),
+                    {.experts = s.chosen, .n_live = n_live, .pairs = s.pairs, .jobs = s.jobs, .n_jobs = s.n_jobs});
+  });
   return lowered;
 }
 
-// y = f(gate) * up of norm(x), by tiles. A library's step has normed rows, for the router; others norm them here.
-Attempt lower_tile_expert_gate_up(const Situation& at, std::span<const Op> ops, Travel travel) {
-  if (!begins_gate_up(ops)) return {};
-  if (travel != Travel::plain) return kOnlyPlain;
-  if (!at.step.groups_by_expert()) return kNotInTiles;
-  const Op &norm = ops[0], &product = ops[1];
+// Tiles leave what each expert gives, which a second kernel adds, here or over the ranks.
+Attempt experts_in_tiles(const Situation& at, const ProductSpec& spec, Travel travel) {
+  if (std::string why = why_not_experts(at, travel, true); !why.empty()) return why;
+  const Op& product = spec.product;
   const ExpertTileShape shape{expert_shape(at, product)};
-  Lowered lowered{.operations = 3,
-                  .kernels = {kernel_choice<ExpertGateUp>(
-                      {"tile_expert_gate_up",
-                       tile_constants(shape, shape.tile_constants(), {constant("kActivation", at.config.activation)})},
-                      shape.launch_shape(at.device.sm_count))}};
-  if (!at.step.with_products())
-    lowered.kernels.push_back(
-        kernel_choice<NormRows>({"norm_rows", {constant("kNorm", norm.norm), {"kCols", at.config.hidden}}},
-                                norm_rows_shape(static_cast<unsigned>(at.step.rows))));
-  lowered.emit = [norm, product](const LoadedRun& run, Emission& e) {
-    if (run.kernels.size() > 1)
-      e.g.launch("feed_forward_norm", run.kernel<NormRows>(1),
-                 {.x = e.s.residual,
-                  .gain = e.norm(norm.part).gain,
-                  .y = e.s.normed,
-                  .n_live = e.s.inputs.n_live,
-                  .eps = e.config.eps,
-                  .shift = {}});
-    emit_tiles<ExpertGateUp>(run, e, 0, product.part, e.s.normed, row_stride(product.cols), e.s.activated,
-                             e.matrix(Part::down).stride);
-  };
-  return lowered;
+  if (spec.end == End::gate_up) return gate_up_in_tiles(at, spec, shape);
+  KernelChoice down = kernel_choice<ExpertDown>({"tile_expert_down", tile_constants(shape, shape.tile_constants())},
+                                                shape.launch_shape(at.device.sm_count));
+  if (spec.exchanged) {
+    ExchangedSum sum = exchanged_sum(at, spec, travel);
+    sum.bulk = sends_bulk(at.config, at.step, travel);
+    sum.chosen = shape.chosen;
+    return with_exchange(at, spec, sum, std::move(down), [product](const LoadedRun& run, const ProductPlace& p) {
+      return emit_down_in_tiles(run, product, p.step, p.weights);
+    });
+  }
+  return Lowered{.operations = spec.operations,
+                 .kernels = {std::move(down),
+                             kernel_choice<AddExperts>({"add_experts", {{"kChosen", shape.chosen}, residual_scale(at)}},
+                                                       add_experts_shape(at.step.rows, product.outputs))},
+                 .emit = emits([product](const LoadedRun& run, const StepPlace& step, const StepWeights& weights) {
+                   const View<float> given = emit_down_in_tiles(run, product, step, weights);
+                   step.g.launch("add_experts", run.kernel<AddExperts>(1),
+                                 {.y = given,
+                                  .weights = step.s.experts.weights,
+                                  .residual = step.s.residual,
+                                  .n_live = step.s.inputs.n_live,
+                                  .cols = product.outputs,
+                                  .stride = row_stride(product.outputs)});
+                 })};
 }
 
-Attempt lower_norm_expert_gate_up(const Situation& at, std::span<const Op> ops, Travel travel) {
-  if (!begins_gate_up(ops)) return {};
-  if (travel != Travel::plain) return kOnlyPlain;
-  if (at.step.groups_by_expert()) return kInTiles;
-  const Op &norm = ops[0], &product = ops[1];
+Attempt experts_by_rows(const Situation& at, const ProductSpec& spec, Travel travel) {
+  if (std::string why = why_not_experts(at, travel, false); !why.empty()) return why;
+  const Op& product = spec.product;
   const ExpertRowsShape shape{expert_shape(at, product)};
+  if (spec.end == End::gate_up) return gate_up_by_rows(at, spec, shape);
+  if (spec.exchanged)
+    return with_exchange(at, spec, exchanged_sum(at, spec, travel),
+                         down_by_rows<ExpertDownSum>(at, shape, "expert_down_sum", {single_row(at)}),
+                         [product](const LoadedRun& run, const ProductPlace& p) {
+                           auto args = expert_args<ExpertDownSum>(p.step, p.weights, product);
+                           args.y = p.step.s.partial;
+                           args.y_stride = row_stride(product.outputs);
+                           p.step.g.launch(std::string(to_string(product.part)), run.kernel<ExpertDownSum>(), args);
+                           return p.step.s.partial;
+                         });
   return Lowered{
-      .operations = 3,
-      .kernels = {kernel_choice<NormExpertGateUp>(
-          {"norm_expert_gate_up", constants_of(shape.constants(), {single_row(at), constant("kNorm", norm.norm),
-                                                                   constant("kActivation", at.config.activation)})},
-          shape.gate_up_launch(at.device.sm_count))},
-      .emit = [norm, product](const LoadedRun& run, Emission& e) {
-        e.g.launch(std::string(to_string(product.part)), run.kernel<NormExpertGateUp>(),
-                   {.x = e.s.residual,
-                    .gain = e.norm(norm.part).gain,
-                    .experts = e.s.experts.chosen,
-                    .weight = e.matrix(product.part).data,
-                    .y = e.s.activated,
-                    .n_live = e.s.inputs.n_live,
-                    .y_stride = e.matrix(Part::down).stride,
-                    .eps = e.config.eps});
-      }};
-}
-
-// x += the weighted sum over experts of W y: tiles leave what each gives, a second kernel adds them.
-Attempt lower_tile_expert_down(const Situation& at, std::span<const Op> ops, Travel travel) {
-  if (!begins_down(ops)) return {};
-  if (travel != Travel::plain) return kOnlyPlain;
-  if (!at.step.groups_by_expert()) return kNotInTiles;
-  const Op& product = ops[0];
-  const ExpertTileShape shape{expert_shape(at, product)};
-  return Lowered{
-      .operations = 2,
-      .kernels = {kernel_choice<ExpertDown>({"tile_expert_down", tile_constants(shape, shape.tile_constants())},
-                                            shape.launch_shape(at.device.sm_count)),
-                  kernel_choice<AddExperts>({"add_experts", {{"kChosen", shape.chosen}, scale_of(at)}},
-                                            add_experts_shape(at.step.rows, product.outputs))},
-      .emit = [product](const LoadedRun& run, Emission& e) {
-        const int64_t stride = row_stride(product.outputs);
-        emit_tiles<ExpertDown>(run, e, 0, product.part, e.s.activated, e.matrix(product.part).stride, e.s.experts.given,
-                               stride);
-        e.g.launch("add_experts", run.kernel<AddExperts>(1),
-                   {.y = e.s.experts.given,
-                    .weights = e.s.experts.weights,
-                    .residual = e.s.residual,
-                    .n_live = e.s.inputs.n_live,
-                    .cols = product.outputs,
-                    .stride = stride});
-      }};
-}
-
-Attempt lower_expert_down_add(const Situation& at, std::span<const Op> ops, Travel travel) {
-  if (!begins_down(ops)) return {};
-  if (travel != Travel::plain) return kOnlyPlain;
-  if (at.step.groups_by_expert()) return kInTiles;
-  const Op& product = ops[0];
-  const ExpertRowsShape shape{expert_shape(at, product)};
-  return Lowered{
-      .operations = 2,
-      .kernels = {kernel_choice<ExpertDownAdd>(
-          {"expert_down_add", constants_of(shape.constants(), constants_of(shape.down_constants(at.device.sm_count),
-                                                                           {single_row(at), scale_of(at)}))},
-          shape.down_launch(at.device.sm_count))},
-      .emit = [product](const LoadedRun& run, Emission& e) {
-        e.g.launch(std::string(to_string(product.part)), run.kernel<ExpertDownAdd>(),
-                   {.x = e.s.activated,
-                    .experts = e.s.experts.chosen,
-                    .weights = e.s.experts.weights,
-                    .weight = e.matrix(product.part).data,
-                    .residual = e.s.residual,
-                    .n_live = e.s.inputs.n_live,
-                    .x_stride = e.matrix(product.part).stride,
-                    .residual_stride = row_stride(product.outputs)});
-      }};
-}
-
-// The same of a part of a network: what its columns of W give is added over the ranks, in a node of its own.
-Attempt lower_tile_expert_down_exchange(const Situation& at, std::span<const Op> ops, Travel travel) {
-  if (!begins_split_down(ops)) return {};
-  if (travel != Travel::plain) return kOnlyPlain;
-  if (!at.step.groups_by_expert()) return kNotInTiles;
-  const Op& product = ops[0];
-  const ExpertTileShape shape{expert_shape(at, product)};
-  const ExchangedSum sum{.bulk = sends_bulk(at.config, at.step, travel), .chosen = shape.chosen};
-  return Lowered{.operations = 3,
-                 .kernels = with_exchange(
-                     at, sum, travel,
-                     kernel_choice<ExpertDown>({"tile_expert_down", tile_constants(shape, shape.tile_constants())},
-                                               shape.launch_shape(at.device.sm_count))),
-                 .emit = [product, sum, travel](const LoadedRun& run, Emission& e) {
-                   emit_tiles<ExpertDown>(run, e, 0, product.part, e.s.activated, e.matrix(product.part).stride,
-                                          e.s.experts.given, row_stride(product.outputs));
-                   emit_exchange(run, 1, e, product, e.s.experts.given, sum, travel);
-                 }};
-}
-
-Attempt lower_expert_down_exchange(const Situation& at, std::span<const Op> ops, Travel travel) {
-  if (!begins_split_down(ops)) return {};
-  if (travel != Travel::plain) return kOnlyPlain;
-  if (at.step.groups_by_expert()) return kInTiles;
-  const Op& product = ops[0];
-  const ExpertRowsShape shape{expert_shape(at, product)};
-  const ExchangedSum sum;
-  return Lowered{
-      .operations = 3,
-      .kernels = with_exchange(
-          at, sum, travel,
-          kernel_choice<ExpertDownSum>(
-              {"expert_down_sum", constants_of(shape.constants(), constants_of(shape.down_constants(at.device.sm_count),
-                                                                               {single_row(at)}))},
-              shape.down_launch(at.device.sm_count))),
-      .emit = [product, sum, travel](const LoadedRun& run, Emission& e) {
-        e.g.launch(std::string(to_string(product.part)), run.kernel<ExpertDownSum>(),
-                   {.x = e.s.activated,
-                    .experts = e.s.experts.chosen,
-                    .weights = e.s.experts.weights,
-                    .weight = e.matrix(product.part).data,
-                    .y = e.s.partial,
-                    .n_live = e.s.inputs.n_live,
-                    .x_stride = e.matrix(product.part).stride,
-                    .y_stride = row_stride(product.outputs)});
-        emit_exchange(run, 1, e, product, e.s.partial, sum, travel);
-      }};
+      .operations = spec.operations,
+      .kernels = {down_by_rows<ExpertDownAdd>(at, shape, "expert_down_add", {single_row(at), residual_scale(at)})},
+      .emit = emits([product](const LoadedRun& run, const StepPlace& step, const StepWeights& weights) {
+        step.g.launch(std::string(to_string(product.part)), run.kernel<ExpertDownAdd>(),
+                      expert_args<ExpertDownAdd>(step, weights, product));
+      })};
 }
 
 }  // namespace nodewright

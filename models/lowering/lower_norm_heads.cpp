@@ -7,16 +7,17 @@ namespace nodewright {
 namespace {
 
 // `strips`: both, from the first on, or one.
-void emit_strips(const LoadedRun& run, size_t kernel, Emission& e, const char* name, int64_t first, int64_t strips) {
-  e.g.launch(name, run.kernel<NormHeadsExchange>(kernel),
-             {.qkv = e.s.qkv,
-              .q_gain = e.layer.weights->q_norm,
-              .k_gain = e.layer.weights->k_norm,
-              .n_live = e.s.inputs.n_live,
-              .stride = e.config.qkv_width(),
-              .first_strip = first,
-              .eps = e.config.eps,
-              .exchange = e.rank->exchange(count_of(e.s.rows * strips))});
+void emit_strips(const LoadedRun& run, size_t kernel, const StepPlace& step, const StepWeights& weights, TeamRank& rank,
+                 const char* name, int64_t first, int64_t strips) {
+  step.g.launch(name, run.kernel<NormHeadsExchange>(kernel),
+                {.qkv = step.s.qkv,
+                 .q_gain = weights.layer->q_norm,
+                 .k_gain = weights.layer->k_norm,
+                 .n_live = step.s.inputs.n_live,
+                 .stride = step.config.qkv_width(),
+                 .first_strip = first,
+                 .eps = step.config.eps,
+                 .exchange = rank.exchange(count_of(step.s.rows * strips))});
 }
 
 }  // namespace
@@ -25,11 +26,16 @@ Attempt lower_norm_heads_exchange(const Situation& at, std::span<const Op> ops, 
   if (!begins(ops, {OpKind::shared_norm})) return {};
   if (at.step.collectives) return gathered_norm_of_heads(at);
   const ModelConfig& config = at.config;
-  Lowered lowered{.operations = 1, .emit = [](const LoadedRun& run, Emission& e) {
-                    if (!norms_heads_apart(e.config, e.layer.index)) return emit_strips(run, 0, e, "norm_heads", 0, 2);
-                    emit_strips(run, 1, e, "norm_queries", 0, 1);
-                    emit_strips(run, 1, e, "norm_keys", 1, 1);
-                  }};
+  Lowered lowered{
+      .operations = 1,
+      .emit = emits([](const LoadedRun& run, const StepPlace& step, const StepWeights& weights, RankPlace& ranks) {
+        const auto strips = [&](size_t kernel, const char* name, int64_t first, int64_t count) {
+          emit_strips(run, kernel, step, weights, *ranks.packets, name, first, count);
+        };
+        if (!norms_heads_apart(step.config, weights.index)) return strips(0, "norm_heads", 0, 2);
+        strips(1, "norm_queries", 0, 1);
+        strips(1, "norm_keys", 1, 1);
+      })};
   for (const unsigned strips : {2u, 1u})
     lowered.kernels.push_back(
         kernel_choice<NormHeadsExchange>({"norm_heads_exchange",

@@ -1,7 +1,7 @@
-// Products with the step's own kernels, with the norm before them and the sum after them: in tiles on tensor cores, or
-// row by row.
-#include <algorithm>
+// Products with kernels of the step's own: in tiles on tensor cores, or row by row.
+#include <variant>
 
+#include "kernels_src/adapters/adapted_exchange.h"
 #include "kernels_src/adapters/adapted_gate_up.h"
 #include "kernels_src/product/rows/matvec_shape.h"
 #include "kernels_src/product/tiles/tile_shape.h"
@@ -9,282 +9,271 @@
 #include "kernels_src/projection/norm_project.h"
 #include "kernels_src/projection/project.h"
 #include "kernels_src/projection/project_add.h"
-#include "models/lowering/lowering_rows.h"
-#include "models/weights/row_stride.h"
+#include "kernels_src/projection/project_exchange.h"
+#include "kernels_src/projection/project_exchange_shape.h"
+#include "models/lowering/product.h"
 
 namespace nodewright {
 namespace {
 
-// In front of the constants of a kernel that norms.
-void add_norm(std::vector<Constant>& constants, InputNorm norm) {
-  if (norm.norms == Norms::none) return;
-  constants.push_back(constant("kNorm", norm.kind));
-  constants.push_back(constant("kPostNorm", norm.norms == Norms::post_and_own));
+// Where x comes from: as it is, or normed by the kernel.
+enum class Norms : uint8_t { none, own, post_and_own, gained };
+struct InputNorm {
+  Norms norms = Norms::none;
+  Norm kind = Norm::rms;  // of all that there are
+};
+// Those of the kernels that a run asks for: of the first layer, where nothing has been added to the residual yet, and
+// of the others.
+std::vector<InputNorm> input_norms(const ProductSpec& spec, Travel travel) {
+  if (!spec.norm) return {{}};
+  const Norm kind = spec.norm->norm;
+  if (travel == Travel::gained) return {{Norms::gained, kind}};
+  if (travel == Travel::plain) return {{Norms::own, kind}};
+  if (spec.product.part == Part::qkv) return {{Norms::own, kind}, {Norms::post_and_own, kind}};
+  return {{Norms::post_and_own, kind}};
 }
-
-Norms norms_of(Travel travel) {
-  switch (travel) {
-    case Travel::gained:
-      return Norms::gained;
-    case Travel::deferred:
-      return Norms::post_and_own;
-    case Travel::plain:
-      break;
-  }
-  return Norms::own;
-}
-
-constexpr const char* kLibraryIsUsed = "the step's products are a library's";
-constexpr const char* kOnlyInTiles = "its rows come times the next gain, which tiles alone read";
-
-// The kernels that a run asks for, by the form of its residual: of the first layer, where nothing has been added yet,
-// and of the others.
-template <class Choose>
-Attempt by_residual(const Op& norm, const Op& product, Travel travel, const Choose& choose, Lowered lowered) {
-  if (travel == Travel::deferred && product.part == Part::qkv) {
-    Attempt own = choose(InputNorm{Norms::own, norm.norm});
-    if (std::holds_alternative<std::string>(own)) return own;
-    lowered.kernels = std::get<Lowered>(own).kernels;
-  }
-  Attempt others = choose(InputNorm{norms_of(travel), norm.norm});
-  if (std::holds_alternative<std::string>(others)) return others;
-  lowered.kernels.push_back(std::get<Lowered>(others).kernels.at(0));
-  return lowered;
-}
-
-Attempt one_kernel(std::variant<KernelChoice, std::string> choice) {
-  if (auto* why = std::get_if<std::string>(&choice)) return *why;
-  return Lowered{.kernels = {std::get<KernelChoice>(std::move(choice))}};
-}
-
-// The kernel for the residual as it is: the last one, but the first where nothing has been added.
+// Which of them takes the residual as it is.
 size_t kernel_for(const LoadedRun& run, const Residual& residual) {
   return std::holds_alternative<DeferredResidual>(residual) ? run.kernels.size() - 1 : 0;
 }
 
-// `y`: where the product goes, rows `y_stride` apart.
-template <class Args, class Element>
-void emit_normed(const LoadedRun& run, Emission& e, const Op& norm, const Op& product, View<Element> y,
-                 int64_t y_stride) {
-  const WeightMatrix& w = e.matrix(product.part);
-  const View<float> next = e.other_residual();
-  Args args{.from = residual_in(e.residual, e.norm(norm.part), next),
-            .weight = w.data,
-            .bias = w.bias,
-            .y = y,
-            .n_live = e.s.inputs.n_live,
-            .outputs = w.rows,
-            .y_stride = y_stride,
-            .eps = e.config.eps};
-  if constexpr (std::is_same_v<Args, AdaptedGateUp>) args.adapter = adapter_in(e, product.part);
-  e.g.launch(node_name(product), run.kernel<Args>(kernel_for(run, e.residual)), args);
-  e.settle_residual(next);
-}
-
-void emit_norm_project(const LoadedRun& run, Emission& e, const Op& norm, const Op& product) {
-  emit_normed<NormProject>(run, e, norm, product, product.part == Part::router ? e.s.experts.logits : e.s.qkv,
-                           product.outputs);
-}
-
-void emit_norm_gate_up(const LoadedRun& run, Emission& e, const Op& norm, const Op& product) {
-  const int64_t stride = e.matrix(Part::down).stride;
-  if (e.adapters != nullptr) return emit_normed<AdaptedGateUp>(run, e, norm, product, e.s.activated, stride);
-  emit_normed<NormGateUp>(run, e, norm, product, e.s.activated, stride);
-}
-
-void emit_project_add(const LoadedRun& run, Emission& e, const Op& product, Travel travel) {
-  const WeightMatrix& w = e.matrix(product.part);
-  const auto kernel = run.kernel<ProjectAdd>();
-  ProjectAdd args{.x = e.input_of(product.part),
-                  .weight = w.data,
-                  .bias = w.bias,
-                  .residual = e.s.residual,
-                  .n_live = e.s.inputs.n_live,
-                  .outputs = w.rows,
-                  .x_stride = w.stride,
-                  .residual_stride = row_stride(e.config.hidden)};
-  if (travel == Travel::gained) {
-    const GainedResidual gained{e.s.gained, e.squares(kernel.shape.grid[0])};
-    args.next = {e.gain_behind(product.part), gained.gained, gained.squares};
-    e.residual = gained;
+void launch_normed(const ProductSpec& spec, const ProductPlace& p, const auto& kernel, auto args) {
+  const DecodeState& s = p.step.s;
+  const View<float> next = other_residual(p.residual, s);
+  args.from = residual_in(p.residual, p.weights.norm(spec.norm->part), next);
+  if constexpr (std::is_same_v<decltype(args), NormProject>) {
+    args.y = spec.product.part == Part::router ? s.experts.logits : s.qkv;
+    args.y_stride = spec.product.outputs;
   } else {
-    e.residual = PlainResidual{e.s.residual};
+    args.y = s.activated;
+    args.y_stride = p.weights.matrix(Part::down).stride;
   }
-  e.g.launch(node_name(product), kernel, args);
+  p.step.g.launch(node_name(spec.product), kernel, args);
+  settle_residual(p.residual, next);
 }
 
-void emit_project(const LoadedRun& run, Emission& e, const Op& product, const Op& post_norm) {
-  launch_project(run, e, product, e.s.projected);
-  e.residual = DeferredResidual{std::get<PlainResidual>(e.residual).x, e.s.projected, e.post_gain(post_norm.part)};
+template <class Args>
+void launch(const LoadedRun& run, const ProductSpec& spec, Travel travel, const ProductPlace& p) {
+  Args args = product_args<Args>(p, spec.product);
+  if constexpr (requires { args.from; }) {
+    launch_normed(spec, p, run.kernel<Args>(kernel_for(run, p.residual)), args);
+  } else {
+    const auto kernel = run.kernel<Args>();
+    if constexpr (std::is_same_v<Args, Project>) args.y_stride = row_stride(p.step.config.hidden);
+    fill_sum(args, sum_to(spec, travel), kernel.shape.grid[0], p);
+    p.step.g.launch(node_name(spec.product), kernel, args);
+  }
+}
+
+// A rank's part of a sum, for the exchange after it.
+View<float> launch_part(const LoadedRun& run, const ProductSpec& spec, const ProductPlace& p) {
+  auto args = product_args<Project>(p, spec.product);
+  args.y = p.step.s.partial;
+  args.y_stride = row_stride(p.step.config.hidden);
+  p.step.g.launch(node_name(spec.product), run.kernel<Project>(), args);
+  return p.step.s.partial;
+}
+
+void launch_logits(const LoadedRun& run, bool gained, bool leaves_best, bool one_row, const StepPlace& step,
+                   const StepWeights& weights, const Residual& residual, HeadRows& head, const Op& product) {
+  const DecodeState& s = step.s;
+  const auto kernel = run.kernel<NormProject>();
+  const uint64_t parts = leaves_best ? kernel.shape.grid[0] : 0;  // blocks that each leave the largest logit of a row
+  head.best = s.best.subview(0, count_of(s.sampled_rows) * parts);
+  head.logits = s.logits_part;
+  auto args = product_args<NormProject>(step, weights, product);
+  args.from = residual_in(gained ? residual : not_gained(residual, step), weights.model.final_norm());
+  args.y = s.logits_part;
+  args.y_stride = s.logits_part_stride;
+  args.best = head.best;
+  // May leave out what no choice reads; where not all ranks have as many, the choice reads all.
+  if (leaves_best && !one_row && step.config.vocab % step.config.shard.ranks == 0) {
+    args.temperature = s.inputs.temperature;
+    args.keeps_all = s.inputs.keeps_logits;
+  }
+  step.g.launch("logits", kernel, args);
+}
+
+// A kernel before its shape is known. `launch`: its node.
+struct Wanted {
+  const char* name;
+  uint64_t args_bytes;
+  std::vector<Constant> constants;
+  void (*launch)(const LoadedRun& run, const ProductSpec& spec, Travel travel, const ProductPlace& p);
+};
+template <class Args>
+Wanted wanted(const char* name, std::vector<Constant> constants = {}) {
+  return {name, sizeof(Args), std::move(constants), launch<Args>};
+}
+
+Wanted wanted_kernel(const Situation& at, const ProductSpec& spec, Travel travel, bool tiles) {
+  if (spec.end == End::logits) return wanted<NormProject>("norm_project", logit_constants(at.config));
+  if (spec.end == End::store) return wanted<NormProject>("norm_project", unscaled_constants());
+  std::vector<Constant> constants;
+  if (spec.end == End::gate_up) {
+    constants = {constant("kGated", spec.gated), constant("kActivation", at.config.activation)};
+    if (!spec.adapted) return wanted<NormGateUp>("norm_gate_up", constants);
+    constants.push_back(rank_constant(at));
+    return wanted<AdaptedGateUp>("adapted_gate_up", constants);
+  }
+  if (spec.exchanged ? at.step.collectives : spec.post_norm.has_value()) return wanted<Project>("project");
+  constants = {spec.post_norm ? factor_constant("kScale", 1) : residual_scale(at)};
+  if (spec.exchanged) {
+    constants.insert(constants.end(), {ranks_constant(at), constant("kAdds", !spec.post_norm)});
+    if (spec.adapted) constants.push_back(rank_constant(at));
+  }
+  if (tiles) constants.push_back(constant("kLeavesGained", travel == Travel::gained));
+  if (!spec.exchanged) return wanted<ProjectAdd>("project_add", constants);
+  return spec.adapted ? wanted<AdaptedProjectExchange>("adapted_project_exchange", constants)
+                      : wanted<ProjectExchange>("project_exchange", constants);
+}
+
+// What all of these kernels are compiled for.
+std::vector<Constant> with_input(const ProductSpec& spec, InputNorm norm, std::vector<Constant> constants) {
+  constants.insert(constants.begin(), constant("kBias", spec.product.bias));
+  if (norm.norms == Norms::none) return constants;
+  constants.push_back(constant("kNorm", norm.kind));
+  constants.push_back(constant("kPostNorm", norm.norms == Norms::post_and_own));
+  return constants;
+}
+
+using Choice = std::variant<KernelChoice, std::string>;
+// A kernel of tiles, `tile_<name>`, or why there is none. `keeps_sums`: those of a block stay in its shared memory.
+Choice tiled(const Situation& at, const ProductSpec& spec, InputNorm norm, const Wanted& kernel, bool keeps_sums) {
+  const bool holds = holds_rows(at) && spec.rows > kTilesToRows;
+  if (!at.step.takes_tiles(spec.rows) && !holds)
+    return "not a step of tiles: " + std::to_string(spec.rows) + " rows of " + std::to_string(kTilesFromRows) + " to " +
+           std::to_string(kTilesToRows);
+  const Op& product = spec.product;
+  const bool normed = norm.norms != Norms::none, gained = norm.norms == Norms::gained;
+  std::vector<Constant> constants = with_input(spec, norm, kernel.constants);
+  if (normed) constants.push_back(constant("kGained", gained));
+  const TileShape asked{spec.rows,
+                        product.cols,
+                        row_stride(product.cols),
+                        product.outputs,
+                        spec.unit(),
+                        normed,
+                        norm.norms == Norms::post_and_own,
+                        gained,
+                        holds,
+                        normed && norm.kind == Norm::layer,
+                        tuning_of(at.step.tuning, product.part).tile,
+                        keeps_sums};
+  if (asked.held && !asked.holds()) return "registers do not hold its rows";
+  const TileShape shape = asked.fitting(at.device.sm_count, at.device.shared_optin_bytes);
+  const int64_t ring = shape.ring(at.device.sm_count, at.device.shared_optin_bytes);
+  if (ring == 0) return "a block's shared memory does not hold it";
+  return KernelChoice{{std::string("tile_") + kernel.name, constants_of(shape.constants(ring), constants)},
+                      shape.launch_shape(at.device.sm_count, ring),
+                      kernel.args_bytes};
+}
+// A kernel of dot products, `<name>`. `at_once`: all of its blocks run at once, if that can be.
+KernelChoice matvec(const Situation& at, const ProductSpec& spec, InputNorm norm, const Wanted& kernel, bool at_once) {
+  const Op& product = spec.product;
+  MatvecShape shape{spec.rows,
+                    product.cols,
+                    row_stride(product.cols),
+                    product.outputs,
+                    spec.unit(),
+                    norm.norms != Norms::none,
+                    tuning_of(at.step.tuning, product.part).matvec};
+  if (at_once) shape = project_exchange_shape(shape);
+  shape.fit_segment(at.device.sm_count);
+  return {{kernel.name, constants_of(shape.constants(), with_input(spec, norm, kernel.constants))},
+          shape.launch_shape(at.device.sm_count),
+          kernel.args_bytes};
+}
+
+// Why no kernel of the step's own multiplies, or nothing.
+std::string why_not(const Situation& at, const ProductSpec& spec, Travel travel) {
+  const bool deferred = travel == Travel::deferred;
+  if (spec.end == End::logits) return at.step.has_head_product() ? "the step's head is a library's product" : "";
+  if (spec.post_norm && !spec.exchanged && !deferred) return "its norm is left to the next kernel, and none takes it";
+  if (is_library_used(at, travel)) return "the step's products are a library's";
+  if (spec.exchanged && spec.post_norm.has_value() != deferred) return "its norm is left to the next kernel";
+  return {};
+}
+std::string why_not_by_rows(const Situation& at, const ProductSpec& spec, Travel travel) {
+  if (std::string why = why_not(at, spec, travel); !why.empty() || spec.end == End::logits) return why;
+  if (travel == Travel::gained && spec.exchanged) return "rows do not leave it times the next gain";
+  if (travel == Travel::gained)
+    return spec.norm ? "its rows come times the next gain, which tiles alone read"
+                     : "rows do not leave it times the next gain, which tiles alone do";
+  return spec.exchanged && at.step.takes_tiles(spec.rows) ? "the step's products are in tiles" : "";
+}
+
+Lowered in_two_nodes(const Situation& at, const ProductSpec& spec, Travel travel, KernelChoice kernel,
+                     const TileOrder& order = {}) {
+  return with_exchange(
+      at, spec, exchanged_sum(at, spec, travel), std::move(kernel),
+      [spec](const LoadedRun& run, const ProductPlace& p) { return launch_part(run, spec, p); }, order);
+}
+
+// `travel`: as the kernels read the residual and leave it.
+Attempt multiplied(const Situation& at, const ProductSpec& spec, Travel travel, bool tiles) {
+  const Wanted kernel = wanted_kernel(at, spec, travel, tiles);
+  Lowered lowered{.operations = spec.operations};
+  for (const InputNorm norm : input_norms(spec, travel)) {
+    Choice choice =
+        tiles ? tiled(at, spec, norm, kernel, spec.exchanged) : matvec(at, spec, norm, kernel, spec.exchanged);
+    if (auto* why = std::get_if<std::string>(&choice)) return *why;
+    lowered.kernels.push_back(std::get<KernelChoice>(std::move(choice)));
+  }
+  KernelChoice& first = lowered.kernels.front();
+  if (spec.exchanged && (tiles ? first.shape.blocks() > count_of(at.device.sm_count) : first.shape.grid[1] > 1))
+    return "its blocks do not run at once";
+  if (spec.exchanged && at.step.collectives)
+    return in_two_nodes(at, spec, travel, first, tiles ? tile_order(first) : TileOrder{});
+  if (spec.end != End::logits) {
+    lowered.emit = emits_product([spec, travel, launch = kernel.launch](const LoadedRun& run, const ProductPlace& p) {
+      launch(run, spec, travel, p);
+    });
+    return lowered;
+  }
+  const bool one_row = at.step.is_one_row(), gained = travel == Travel::gained;
+  if (one_row) first.shape = with_best(first.shape);
+  lowered.emit = emits([product = spec.product, gained, leaves_best = tiles || one_row, one_row](
+                           const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
+                           const Residual& residual, HeadRows& head) {
+    launch_logits(run, gained, leaves_best, one_row, step, weights, residual, head, product);
+  });
+  return lowered;
+}
+
+// The head reads the residual itself, whatever is left beside it.
+Travel as_read(const ProductSpec& spec, Travel travel) {
+  return spec.end == End::logits && travel == Travel::gained ? Travel::plain : travel;
 }
 
 }  // namespace
 
-void launch_project(const LoadedRun& run, Emission& e, const Op& product, View<float> y) {
-  const WeightMatrix& w = e.matrix(product.part);
-  e.g.launch(node_name(product), run.kernel<Project>(),
-             {.x = e.input_of(product.part),
-              .weight = w.data,
-              .bias = w.bias,
-              .y = y,
-              .n_live = e.s.inputs.n_live,
-              .outputs = w.rows,
-              .x_stride = w.stride,
-              .y_stride = row_stride(e.config.hidden)});
+Attempt in_tiles(const Situation& at, const ProductSpec& spec, Travel travel) {
+  if (std::string why = why_not(at, spec, travel); !why.empty()) return why;
+  return multiplied(at, spec, as_read(spec, travel), true);
 }
 
-bool holds_rows(const Situation& at) {
-  return at.step.may_hold() && at.step.may_leave_gained(at.config) && at.device.has_clusters();
+Attempt by_rows(const Situation& at, const ProductSpec& spec, Travel travel) {
+  if (std::string why = why_not_by_rows(at, spec, travel); !why.empty()) return why;
+  return multiplied(at, spec, as_read(spec, travel), false);
 }
 
-bool is_library_used(const Situation& at, Travel travel) {
-  return at.step.with_products() && !(travel == Travel::gained && holds_rows(at));
+Attempt in_gained_tiles(const Situation& at, const ProductSpec& spec, Travel travel) {
+  if (travel != Travel::gained) return "the residual does not come times the next gain";
+  if ((at.step.sampled_rows + 7) / 8 != (at.step.rows + 7) / 8) return "its squares are of more rows";
+  if (at.step.tuning.head.product.algorithm != 0) return "a library's product was measured to be faster";
+  return multiplied(at, spec, travel, true);
 }
 
-std::variant<KernelChoice, std::string> tiled(const Situation& at, const char* name, const Op& product, int64_t unit,
-                                              InputNorm norm, int64_t rows, std::vector<Constant> constants,
-                                              uint64_t args_bytes, bool keeps_sums) {
-  const bool holds = holds_rows(at) && rows > kTilesToRows;
-  if (!at.step.takes_tiles(rows) && !holds)
-    return "not a step of tiles: " + std::to_string(rows) + " rows of " + std::to_string(kTilesFromRows) + " to " +
-           std::to_string(kTilesToRows);
-  const bool normed = norm.norms != Norms::none, gained = norm.norms == Norms::gained;
-  constants.insert(constants.begin(), constant("kBias", product.bias));
-  add_norm(constants, norm);
-  if (normed) constants.push_back(constant("kGained", gained));
-  const TileShape wanted{rows,
-                         product.cols,
-                         row_stride(product.cols),
-                         product.outputs,
-                         unit,
-                         normed,
-                         norm.norms == Norms::post_and_own,
-                         gained,
-                         holds,
-                         normed && norm.kind == Norm::layer,
-                         tuning_of(at.step.tuning, product.part).tile,
-                         keeps_sums};
-  if (wanted.held && !wanted.holds()) return "registers do not hold its rows";
-  const TileShape shape = wanted.fitting(at.device.sm_count, at.device.shared_optin_bytes);
-  const int64_t ring = shape.ring(at.device.sm_count, at.device.shared_optin_bytes);
-  if (ring == 0) return "a block's shared memory does not hold it";
-  return KernelChoice{{std::string("tile_") + name, constants_of(shape.constants(ring), constants)},
-                      shape.launch_shape(at.device.sm_count, ring),
-                      args_bytes};
-}
-
-KernelChoice matvec(const Situation& at, const char* name, const Op& product, int64_t unit, InputNorm norm,
-                    int64_t rows, std::vector<Constant> constants, uint64_t args_bytes) {
-  constants.insert(constants.begin(), constant("kBias", product.bias));
-  add_norm(constants, norm);
-  MatvecShape shape{rows,
-                    product.cols,
-                    row_stride(product.cols),
-                    product.outputs,
-                    unit,
-                    norm.norms != Norms::none,
-                    tuning_of(at.step.tuning, product.part).matvec};
-  shape.fit_segment(at.device.sm_count);
-  return {{name, constants_of(shape.constants(), constants)}, shape.launch_shape(at.device.sm_count), args_bytes};
-}
-
-// f(Wgate norm(x)) * (Wup norm(x)), or f(Wup norm(x) + b).
-static Attempt norm_gate_up(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
-  if (!begins(ops, {OpKind::norm, OpKind::product, OpKind::activate})) return {};
-  const Op &norm = ops[0], &product = ops[1], &activate = ops[2];
-  if (is_library_used(at, travel)) return kLibraryIsUsed;
-  std::vector<Constant> constants = {constant("kGated", activate.gated), constant("kActivation", at.config.activation)};
-  const bool adapted = at.step.adapters.any();
-  if (adapted) constants.push_back(rank_constant(at));
-  const char* const name = adapted ? "adapted_gate_up" : "norm_gate_up";
-  const uint64_t args_bytes = adapted ? sizeof(AdaptedGateUp) : sizeof(NormGateUp);
-  if (!tiles && travel == Travel::gained) return kOnlyInTiles;
-  const int64_t unit = activate.gated ? 2 : 1;  // a gate row and its up row
-  const auto choose = [&](InputNorm input) -> Attempt {
-    if (tiles) return one_kernel(tiled(at, name, product, unit, input, at.step.rows, constants, args_bytes));
-    return one_kernel(matvec(at, name, product, unit, input, at.step.rows, constants, args_bytes));
-  };
-  return by_residual(norm, product, travel, choose,
-                     {.operations = 3, .emit = [norm, product](const LoadedRun& run, Emission& e) {
-                        emit_norm_gate_up(run, e, norm, product);
-                      }});
-}
-Attempt lower_tile_norm_gate_up(const Situation& at, std::span<const Op> ops, Travel travel) {
-  return norm_gate_up(at, ops, travel, true);
-}
-Attempt lower_norm_gate_up(const Situation& at, std::span<const Op> ops, Travel travel) {
-  return norm_gate_up(at, ops, travel, false);
-}
-
-// W norm(x) + b.
-static Attempt norm_project(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
-  if (!begins(ops, {OpKind::norm, OpKind::product}) || ops[1].part == Part::head) return {};
-  const Op &norm = ops[0], &product = ops[1];
-  if (is_library_used(at, travel)) return kLibraryIsUsed;
-  if (!tiles && travel == Travel::gained) return kOnlyInTiles;
-  const auto choose = [&](InputNorm input) -> Attempt {
-    if (tiles)
-      return one_kernel(
-          tiled(at, "norm_project", product, 1, input, at.step.rows, unscaled_constants(), sizeof(NormProject)));
-    return one_kernel(
-        matvec(at, "norm_project", product, 1, input, at.step.rows, unscaled_constants(), sizeof(NormProject)));
-  };
-  return by_residual(norm, product, travel, choose,
-                     {.operations = 2, .emit = [norm, product](const LoadedRun& run, Emission& e) {
-                        emit_norm_project(run, e, norm, product);
-                      }});
-}
-Attempt lower_tile_norm_project(const Situation& at, std::span<const Op> ops, Travel travel) {
-  return norm_project(at, ops, travel, true);
-}
-Attempt lower_norm_project(const Situation& at, std::span<const Op> ops, Travel travel) {
-  return norm_project(at, ops, travel, false);
-}
-
-// x += W y + b.
-static Attempt project_add(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
-  if (!begins(ops, {OpKind::product, OpKind::add})) return {};
-  const Op& product = ops[0];
-  if (is_library_used(at, travel)) return kLibraryIsUsed;
-  if (!tiles && travel == Travel::gained) return "rows do not leave it times the next gain, which tiles alone do";
-  const Constant scale = factor_constant("kScale", at.config.residual_scale);
-  Attempt attempt =
-      tiles ? one_kernel(tiled(at, "project_add", product, 1, {}, at.step.rows,
-                               {scale, constant("kLeavesGained", travel == Travel::gained)}, sizeof(ProjectAdd)))
-            : one_kernel(matvec(at, "project_add", product, 1, {}, at.step.rows, {scale}, sizeof(ProjectAdd)));
-  if (auto* lowered = std::get_if<Lowered>(&attempt)) {
-    lowered->operations = 2;
-    lowered->emit = [product, travel](const LoadedRun& run, Emission& e) { emit_project_add(run, e, product, travel); };
+Attempt before_exchange(const Situation& at, const ProductSpec& spec, Travel travel) {
+  if (std::string why = why_not(at, spec, travel); !why.empty()) return why;
+  const Wanted kernel = wanted<Project>("project");
+  Choice choice = tiled(at, spec, {}, kernel, false);
+  if (std::holds_alternative<std::string>(choice)) {
+    if (travel == Travel::gained) return std::get<std::string>(choice);
+    choice = matvec(at, spec, {}, kernel, false);
   }
-  return attempt;
-}
-Attempt lower_tile_project_add(const Situation& at, std::span<const Op> ops, Travel travel) {
-  return project_add(at, ops, travel, true);
-}
-Attempt lower_project_add(const Situation& at, std::span<const Op> ops, Travel travel) {
-  return project_add(at, ops, travel, false);
-}
-
-// x += norm(W y), of which the kernel that reads x next does the norm and the sum.
-static Attempt project(const Situation& at, std::span<const Op> ops, Travel travel, bool tiles) {
-  if (!begins(ops, {OpKind::product, OpKind::norm, OpKind::add})) return {};
-  if (travel != Travel::deferred) return "its norm is left to the next kernel, and none takes it";
-  const Op &product = ops[0], &post_norm = ops[1];
-  Attempt attempt = tiles ? one_kernel(tiled(at, "project", product, 1, {}, at.step.rows, {}, sizeof(Project)))
-                          : one_kernel(matvec(at, "project", product, 1, {}, at.step.rows, {}, sizeof(Project)));
-  if (auto* lowered = std::get_if<Lowered>(&attempt)) {
-    lowered->operations = 3;
-    lowered->emit = [product, post_norm](const LoadedRun& run, Emission& e) {
-      emit_project(run, e, product, post_norm);
-    };
-  }
-  return attempt;
-}
-Attempt lower_tile_project(const Situation& at, std::span<const Op> ops, Travel travel) {
-  return project(at, ops, travel, true);
-}
-Attempt lower_project(const Situation& at, std::span<const Op> ops, Travel travel) {
-  return project(at, ops, travel, false);
+  return in_two_nodes(at, spec, travel, std::get<KernelChoice>(std::move(choice)));
 }
 
 }  // namespace nodewright

@@ -6,49 +6,25 @@
 #include <bit>
 
 #include "models/lowering/lowering_rows.h"
+#include "models/lowering/product.h"
 #include "runtime/error.h"
 
 namespace nodewright {
 namespace {
 
-// In order: what comes first wins. Runs of more operations stand before runs of fewer, the step's own kernels before a
-// library's, tiles before rows.
+// After the products, in order: what comes first wins. Runs of more operations stand before runs of fewer.
 constexpr LoweringRow kRows[] = {
     {"embed", lower_embed},
     {"embed_exchange", lower_embed_exchange},
     {"route", lower_route},
-    {"tile_expert_gate_up", lower_tile_expert_gate_up},
-    {"norm_expert_gate_up", lower_norm_expert_gate_up},
-    {"tile_expert_down", lower_tile_expert_down},
-    {"expert_down_add", lower_expert_down_add},
-    {"tile_expert_down, exchange_add", lower_tile_expert_down_exchange},
-    {"expert_down_sum, exchange_add", lower_expert_down_exchange},
-    {"tile_norm_gate_up", lower_tile_norm_gate_up},
-    {"norm_gate_up", lower_norm_gate_up},
-    {"tile_norm_project", lower_tile_norm_project},
-    {"norm_project", lower_norm_project},
     {"norm_heads_exchange", lower_norm_heads_exchange},
     {"rope_flash_decode", lower_rope_flash_decode},
     {"rope_append", lower_rope_append},
     {"attend", lower_attend},
-    {"project_exchange", lower_project_exchange},
-    {"tile_project_exchange", lower_tile_project_exchange},
-    {"project, exchange_add", lower_project_then_exchange},
-    {"tile_project", lower_tile_project},
-    {"project", lower_project},
-    {"tile_project_add", lower_tile_project_add},
-    {"project_add", lower_project_add},
-    {"tile_logits of gained rows", lower_tile_logits_gained},
-    {"tile_logits", lower_tile_logits},
-    {"logits", lower_logits},
     {"gather_logits", lower_gather},
     {"norm_hidden", lower_hidden},
     {"sample", lower_sample},
     {"norm_rows", lower_norm_rows},
-    {"library product, exchange_add", lower_product_exchange},
-    {"library product, norm_add", lower_product_norm_add},
-    {"library product onto the residual", lower_product_add},
-    {"library product", lower_product},
     {"gate", lower_gate},
     {"norm_shrink", lower_norm_shrink},
     {"shrink", lower_shrink},
@@ -85,21 +61,36 @@ std::string why_not(Travel travel, const Situation& at) {
   return {};
 }
 
-// All of `ops`, each by the first row that takes it; false, with `stopped` said, where there is none.
+// What takes the first of `ops`: an engine of the products that they begin with, or a row. `note` gets its name, and
+// what could not before it.
+std::optional<Lowered> taken(std::span<const Op> ops, const Situation& at, Travel travel, LoweringNote& note) {
+  const auto is_taken = [&](std::string_view name, const Attempt& attempt) {
+    if (const auto* why = std::get_if<std::string>(&attempt)) {
+      if (!why->empty()) note.passed.emplace_back(name, *why);
+      return false;
+    }
+    note.row = name;
+    return true;
+  };
+  for (const ProductPattern& pattern : product_patterns())
+    if (const std::optional<ProductSpec> spec = pattern.match(at, ops))
+      for (const NamedEngine& engine : pattern.engines) {
+        Attempt attempt = engine.take(at, *spec, travel);
+        if (is_taken(engine.name, attempt)) return std::get<Lowered>(std::move(attempt));
+      }
+  for (const LoweringRow& row : kRows) {
+    Attempt attempt = row.lower(at, ops, travel);
+    if (is_taken(row.name, attempt)) return std::get<Lowered>(std::move(attempt));
+  }
+  return std::nullopt;
+}
+
+// All of `ops`, each by the first that takes it; false, with `stopped` said, where there is none.
 bool lower_all(std::span<const Op> ops, const Situation& at, Travel travel, std::vector<Lowered>& into,
                std::vector<LoweringNote>& notes, std::string& stopped) {
   while (!ops.empty()) {
     LoweringNote note;
-    std::optional<Lowered> lowered;
-    for (const LoweringRow& row : kRows) {
-      Attempt attempt = row.lower(at, ops, travel);
-      if (auto* found = std::get_if<Lowered>(&attempt)) {
-        note.row = row.name;
-        lowered = std::move(*found);
-        break;
-      }
-      if (auto& why = std::get<std::string>(attempt); !why.empty()) note.passed.emplace_back(row.name, std::move(why));
-    }
+    std::optional<Lowered> lowered = taken(ops, at, travel, note);
     if (!lowered) {
       stopped = fmt::format("no kernel for '{}'", describe_run(ops.first(std::min<size_t>(ops.size(), 3))));
       for (const auto& [row, why] : note.passed) stopped += fmt::format("; {}: {}", row, why);
@@ -136,8 +127,6 @@ std::string_view to_string(Travel travel) {
   }
   return "plain";
 }
-
-std::span<const LoweringRow> lowering_rows() { return kRows; }
 
 bool begins(std::span<const Op> ops, std::initializer_list<OpKind> kinds) {
   if (ops.size() < kinds.size()) return false;
@@ -201,80 +190,6 @@ LoweredStep lower(const Network& network, const Situation& at) {
   throw Error({.doing = "choose kernels for",
                .object = at.config.architecture,
                .detail = fmt::format("a step of {} rows: {}", at.step.rows, passed.back().second)});
-}
-
-// ---- Emission
-
-const WeightMatrix& Emission::matrix(Part part) const {
-  switch (part) {
-    case Part::qkv:
-      return layer.weights->qkv;
-    case Part::out:
-      return layer.weights->out;
-    case Part::gate_up:
-      return layer.weights->gate_up;
-    case Part::down:
-      return layer.weights->down;
-    case Part::router:
-      return layer.weights->router;
-    case Part::embedding:
-      return weights.embedding();
-    default:
-      return weights.head();
-  }
-}
-
-const NormWeights& Emission::norm(Part part) const {
-  switch (part) {
-    case Part::attention_norm:
-      return layer.weights->attention_norm;
-    case Part::feed_forward_norm:
-      return layer.weights->feed_forward_norm;
-    default:
-      return weights.final_norm();
-  }
-}
-
-Weight<bf16> Emission::post_gain(Part part) const {
-  return part == Part::attention_post_norm ? layer.weights->attention_post_norm : layer.weights->feed_forward_post_norm;
-}
-
-Weight<bf16> Emission::gain_behind(Part part) const {
-  return part == Part::out ? layer.weights->feed_forward_norm.gain : layer.next_gain;
-}
-
-ResidualIn residual_in(const Residual& residual, const NormWeights& norm, View<float> x_next) {
-  ResidualIn in{.shift = norm.shift};
-  if (const auto* gained = std::get_if<GainedResidual>(&residual)) {
-    in.gained = gained->gained;
-    in.squares = gained->squares;
-    return in;
-  }
-  in.gain = norm.gain;
-  if (const auto* deferred = std::get_if<DeferredResidual>(&residual)) {
-    in.x = deferred->x;
-    in.projected = deferred->projected;
-    in.post_gain = deferred->post_gain;
-    in.x_next = x_next;
-  } else {
-    in.x = std::get<PlainResidual>(residual).x;
-  }
-  return in;
-}
-
-View<bf16> Emission::input_of(Part part) const { return part == Part::out ? s.attended : s.activated; }
-
-View<float> Emission::squares(uint64_t blocks) const {
-  return s.squares.subview(0, blocks * static_cast<uint64_t>((s.rows + 7) / 8 * 8));
-}
-
-View<float> Emission::other_residual() const {
-  const auto* deferred = std::get_if<DeferredResidual>(&residual);
-  return deferred != nullptr && deferred->x == s.residual ? s.mid_residual : s.residual;
-}
-
-void Emission::settle_residual(View<float> x) {
-  if (std::holds_alternative<DeferredResidual>(residual)) residual = PlainResidual{x};
 }
 
 }  // namespace nodewright

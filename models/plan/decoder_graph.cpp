@@ -67,44 +67,52 @@ void declare_buffers(GraphBuilder& g, const Described& d) {
 
 // `again`: of the loop that the step is the body of; empty outside one.
 void advance(const Emission& e, const Kernel<Advance>& kernel, Condition again) {
-  const DecodeState& s = e.s;
+  const DecodeState& s = e.step.s;
   const StepInputs& in = s.inputs;
-  e.g.launch("advance", kernel,
-             {.chosen = s.tokens,
-              .n_live = in.n_live,
-              .n_sampled = in.n_sampled,
-              .steps_done = in.steps_done,
-              .tokens = in.tokens,
-              .positions = in.positions,
-              .sequences = in.sequences,
-              .temperature = in.temperature,
-              .min_p = in.min_p,
-              .top_k = in.top_k,
-              .top_p = in.top_p,
-              .seed = in.seed,
-              .output_index = in.output_index,
-              .left = in.left,
-              .caller_row = in.caller_row,
-              .stop_ids = in.stop_ids,
-              .delivered = s.host_tokens,
-              .again = again,
-              .rows = static_cast<int32_t>(s.rows),
-              .most_steps = static_cast<int32_t>(s.steps.most)},
-             Traffic{s.inputs_range.bytes, s.inputs.positions.bytes()});  // a row moves only where one ends
+  e.step.g.launch("advance", kernel,
+                  {.chosen = s.tokens,
+                   .n_live = in.n_live,
+                   .n_sampled = in.n_sampled,
+                   .steps_done = in.steps_done,
+                   .tokens = in.tokens,
+                   .positions = in.positions,
+                   .sequences = in.sequences,
+                   .temperature = in.temperature,
+                   .min_p = in.min_p,
+                   .top_k = in.top_k,
+                   .top_p = in.top_p,
+                   .seed = in.seed,
+                   .output_index = in.output_index,
+                   .left = in.left,
+                   .caller_row = in.caller_row,
+                   .stop_ids = in.stop_ids,
+                   .delivered = s.host_tokens,
+                   .again = again,
+                   .rows = static_cast<int32_t>(s.rows),
+                   .most_steps = static_cast<int32_t>(s.steps.most)},
+                  Traffic{s.inputs_range.bytes, s.inputs.positions.bytes()});  // a row moves only where one ends
 }
 
-LayerPlace layer_place(const DecoderModel& model, const KvCache& cache, const DecodeState& s, int64_t l) {
+// What a step's nodes are made from before its first layer.
+Emission emission(GraphBuilder& g, const Described& d, const DecodeState& s, bool chooses) {
+  const DecoderWeights& w = d.model.weights();
+  Emission e{.step = {g, d.model.config(), s, chooses}, .weights = {w}};
+  e.weights.next_gain = w.layers().front().attention_norm.gain;
+  e.adapters.slots = d.adapters;
+  e.ranks = {d.rank, d.collectives};
+  return e;
+}
+
+void enter_layer(Emission& e, const DecoderModel& model, const KvCache& cache, int64_t l) {
   const DecoderWeights& w = model.weights();
   const LayerWeights* own = &w.layers()[count_of(l)];
   const bool is_last = l + 1 == model.config().layers;
-  const Weight<bf16> behind = model.config().stage.is_last() ? w.final_norm().gain : w.gain_behind();
-  return {own,
-          is_last ? behind : own[1].attention_norm.gain,
-          cache.layer(l),
-          s.table_of_group(model.config().page_group(l)),
-          model.frequencies(l),
-          model.config().window_of(l),
-          l};
+  const Weight<bf16> after = model.config().stage.is_last() ? w.final_norm().gain : w.gain_behind();
+  e.weights.layer = own;
+  e.weights.next_gain = is_last ? after : own[1].attention_norm.gain;
+  e.weights.index = e.adapters.layer = l;
+  e.cache = {cache.layer(l), e.step.s.table_of_group(model.config().page_group(l)), model.frequencies(l),
+             model.config().window_of(l)};
 }
 
 // At most, to make room for.
@@ -114,16 +122,13 @@ constexpr size_t kNodesOfBlock = 18, kNodesAroundBlocks = 8;
 Emission emit_step(GraphBuilder& g, const Described& d, View<int32_t> delivered) {
   const bool chooses = d.purpose != DecodePurpose::prefill;
   const ModelConfig& config = d.model.config();
-  Emission e{g, config, d.kernels.shape, d.model.weights(), d.state, chooses, delivered};
-  e.adapters = d.adapters;
-  e.rank = d.rank;
-  e.collectives = d.collectives;
+  Emission e = emission(g, d, d.state, chooses);
+  e.head.delivered = delivered;
   if (d.received != nullptr) e.residual = *d.received;
-  e.layer.next_gain = d.model.weights().layers().front().attention_norm.gain;
   for (const DecoderKernels::Run& run : d.kernels.first) run.emit(e);
   for (int64_t l = 0; l < config.layers; ++l) {
     const auto scope = g.scope("l" + std::to_string(config.stage.first_layer + l));
-    e.layer = layer_place(d.model, d.cache, d.state, l);
+    enter_layer(e, d.model, d.cache, l);
     for (const DecoderKernels::Run& run : d.kernels.of_layer(l)) run.emit(e);
   }
   if (chooses)
@@ -138,28 +143,26 @@ void emit_in_turns(std::span<Emission> lanes, std::span<const std::string_view> 
   std::vector<size_t> next(lanes.size(), 0);
   while (std::ranges::any_of(next, [&](size_t run) { return run < runs.size(); }))
     for (size_t i = 0; i < lanes.size(); ++i) {
-      const auto scope = lanes[i].g.scope(names[i]);
-      const uint32_t exchanges = lanes[i].rank->exchanges();
-      while (next[i] < runs.size() && lanes[i].rank->exchanges() == exchanges) runs[next[i]++].emit(lanes[i]);
+      const auto scope = lanes[i].step.g.scope(names[i]);
+      const uint32_t exchanges = lanes[i].ranks.packets->exchanges();
+      while (next[i] < runs.size() && lanes[i].ranks.packets->exchanges() == exchanges) runs[next[i]++].emit(lanes[i]);
     }
 }
 
 // One step of a team in two lanes: all rows' embedding, then the lanes' layers, then the head of the late one.
 void emit_lanes(GraphBuilder& g, const Described& d) {
   const ModelConfig& config = d.model.config();
-  Emission whole{g, config, d.kernels.shape, d.model.weights(), d.state, true};
-  whole.rank = d.rank;
+  Emission whole = emission(g, d, d.state, true);
   for (const DecoderKernels::Run& run : d.kernels.first) run.emit(whole);
   std::vector<Emission> lanes;
   for (size_t i = 0; i < kLanes; ++i) {
     const DecodeState& own = d.state.lanes[i];
-    lanes.push_back({g, config, d.lane->shape, d.model.weights(), own, i == kLate});
+    lanes.push_back(emission(g, d, own, i == kLate));
     lanes[i].residual = PlainResidual{own.residual};
-    lanes[i].adapters = d.adapters, lanes[i].rank = d.rank;
   }
   for (int64_t l = 0; l < config.layers; ++l) {
     const auto scope = g.scope("l" + std::to_string(config.stage.first_layer + l));
-    for (Emission& lane : lanes) lane.layer = layer_place(d.model, d.cache, d.state, l);
+    for (Emission& lane : lanes) enter_layer(lane, d.model, d.cache, l);
     emit_in_turns(lanes, kLaneNames, d.lane->of_layer(l));
   }
   const auto scope = g.scope(kLaneNames[kLate]);
@@ -221,19 +224,18 @@ void describe_chains(GraphBuilder& g, TeamRank& rank, const DecoderModel& model,
   for (size_t i = 0; i < states.size(); ++i) {
     const DecodeState& s = states[i];
     const std::string name(kNames.at(i));
-    declare_buffers(
-        g, {model, k, *caches[i], s, DecodePurpose::serve, nullptr, &rank, nullptr, nullptr, nullptr, name + "."});
+    const Described d{model,   k,       *caches[i], s,         DecodePurpose::serve, nullptr, &rank,
+                      nullptr, nullptr, nullptr,    name + "."};
+    declare_buffers(g, d);
     const auto scope = g.scope(name);
     g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
            CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
-    Emission& e = chains.emplace_back(Emission{g, model.config(), k.shape, model.weights(), s, true});
-    e.rank = &rank;
-    e.layer.next_gain = model.weights().layers().front().attention_norm.gain;
+    chains.push_back(emission(g, d, s, true));
   }
   emit_in_turns(chains, kNames, k.first);
   for (int64_t l = 0; l < model.config().layers; ++l) {
     const auto scope = g.scope("l" + std::to_string(l));
-    for (size_t i = 0; i < states.size(); ++i) chains[i].layer = layer_place(model, *caches[i], states[i], l);
+    for (size_t i = 0; i < states.size(); ++i) enter_layer(chains[i], model, *caches[i], l);
     emit_in_turns(chains, kNames, k.of_layer(l));
   }
   emit_in_turns(chains, kNames, k.last);

@@ -1,0 +1,91 @@
+#include "models/lowering/emission.h"
+
+namespace nodewright {
+
+View<bf16> StepPlace::input_of(Part part) const { return part == Part::out ? s.attended : s.activated; }
+
+const WeightMatrix& StepWeights::matrix(Part part) const {
+  switch (part) {
+    case Part::qkv:
+      return layer->qkv;
+    case Part::out:
+      return layer->out;
+    case Part::gate_up:
+      return layer->gate_up;
+    case Part::down:
+      return layer->down;
+    case Part::router:
+      return layer->router;
+    case Part::embedding:
+      return model.embedding();
+    default:
+      return model.head();
+  }
+}
+
+const NormWeights& StepWeights::norm(Part part) const {
+  switch (part) {
+    case Part::attention_norm:
+      return layer->attention_norm;
+    case Part::feed_forward_norm:
+      return layer->feed_forward_norm;
+    default:
+      return model.final_norm();
+  }
+}
+
+Weight<bf16> StepWeights::post_gain(Part part) const {
+  return part == Part::attention_post_norm ? layer->attention_post_norm : layer->feed_forward_post_norm;
+}
+
+Weight<bf16> StepWeights::gain_after(Part part) const {
+  return part == Part::out ? layer->feed_forward_norm.gain : next_gain;
+}
+
+ResidualIn residual_in(const Residual& residual, const NormWeights& norm, View<float> x_next) {
+  ResidualIn in{.shift = norm.shift};
+  if (const auto* gained = std::get_if<GainedResidual>(&residual)) {
+    in.gained = gained->gained;
+    in.squares = gained->squares;
+    return in;
+  }
+  in.gain = norm.gain;
+  if (const auto* deferred = std::get_if<DeferredResidual>(&residual)) {
+    in.x = deferred->x;
+    in.projected = deferred->projected;
+    in.post_gain = deferred->post_gain;
+    in.x_next = x_next;
+  } else {
+    in.x = std::get<PlainResidual>(residual).x;
+  }
+  return in;
+}
+
+Residual not_gained(const Residual& residual, const StepPlace& step) {
+  return std::holds_alternative<GainedResidual>(residual) ? PlainResidual{step.s.residual} : residual;
+}
+
+View<float> other_residual(const Residual& residual, const DecodeState& s) {
+  const auto* deferred = std::get_if<DeferredResidual>(&residual);
+  return deferred != nullptr && deferred->x == s.residual ? s.mid_residual : s.residual;
+}
+
+void settle_residual(Residual& residual, View<float> x) {
+  if (std::holds_alternative<DeferredResidual>(residual)) residual = PlainResidual{x};
+}
+
+ResidualOut leave_gained(Residual& residual, const DecodeState& s, Weight<bf16> gain, uint64_t blocks) {
+  const GainedResidual left{s.gained, s.squares.subview(0, blocks * count_of((s.rows + 7) / 8 * 8))};
+  residual = left;
+  return {gain, left.gained, left.squares};
+}
+
+AdapterIn adapter_in(const RowAdapters& adapters, const DecodeState& s, Part part) {
+  const AdapterLayout& layout = adapters.slots->layout();
+  return {.h = s.shrunk[place_of(part)],
+          .b = adapters.slots->b(layout.of(adapters.layer, part)),
+          .ids = s.inputs.adapters,
+          .slot_elements = static_cast<int64_t>(layout.slot_bytes() / sizeof(bf16))};
+}
+
+}  // namespace nodewright
