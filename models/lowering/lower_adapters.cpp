@@ -2,8 +2,8 @@
 // it has given.
 //
 // The residual takes it after the product, but where the product leaves it for the next norm (gained): there before
-// it. Of a product whose norm comes in the same run, that run adds it; of gate_up the activation does. Of a part of a
-// network the kernel adds it that sends what the rank has of out and down (lower_exchange.cpp).
+// it. The run of a product with the norm after it adds it between the two; the activation adds that of gate_up. In a
+// part of a network the kernel that sends a rank's sums of out and down adds it (lower_exchange.cpp).
 #include "kernels_src/adapters/expand.h"
 #include "kernels_src/adapters/shrink.h"
 #include "kernels_src/adapters/shrink_shape.h"

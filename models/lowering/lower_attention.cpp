@@ -59,124 +59,86 @@ KernelChoice attention_choice(KernelRequest request, const LaunchShape& shape) {
   return choice;
 }
 
-// Keys that a row attends to, at most: those of the longest context, or of its window.
-int64_t most_keys(const StepPlace& step, const CachePlace& cache) {
-  const int64_t context = step.s.table_stride * kPageTokens;
-  return cache.window ? std::min(cache.window, context) : context;
-}
-
 // The scale of q . k, for exponentials of base two.
 float score_scale(const ModelConfig& config) {
   return static_cast<float>(M_LOG2E * config.query_scale.value_or(1 / std::sqrt(static_cast<double>(config.head_dim))));
 }
 
-// Arrival counts of splits that are merged through global memory.
-View<int32_t> arrivals_of(const DecodeState& s) { return s.partials.count > 0 ? s.arrivals : View<int32_t>{}; }
-
 uint64_t written_kv_bytes(const StepPlace& step) {
   return sizeof(bf16) * count_of(2 * step.s.rows * step.config.kv_width());
 }
 
-// The gains of head norms that are left to the rotating kernel.
-struct HeadGains {
-  Weight<bf16> q, k;
-};
-HeadGains head_gains(const StepPlace& step, const StepWeights& weights) {
-  if (step.config.norms_heads_of_ranks()) return {};
-  return {weights.layer->q_norm, weights.layer->k_norm};
+// What the kernels of attention have in common: queries, the layer's pages, and each row's place in them.
+template <class Args>
+Args attention_args(const StepPlace& step, const StepWeights& weights, const CachePlace& cache) {
+  const DecodeState& s = step.s;
+  Args args{};
+  args.kv = cache.kv;
+  args.positions = s.inputs.positions;
+  args.sequences = s.inputs.sequences;
+  args.block_table = cache.table;
+  args.table_stride = s.table_stride;
+  args.n_live = s.inputs.n_live;
+  if constexpr (requires { args.q; }) args.q = s.q;
+  if constexpr (requires { args.qkv; }) {
+    args.qkv = s.qkv;
+    args.qkv_stride = step.config.qkv_width();
+    args.frequencies = cache.frequencies;
+    args.eps = step.config.eps;
+    if (!step.config.norms_heads_of_ranks()) args.q_gain = weights.layer->q_norm, args.k_gain = weights.layer->k_norm;
+  }
+  if constexpr (requires { args.y; }) {
+    args.y = s.attended;
+    args.y_stride = weights.layer->out.stride;
+    args.window = cache.window;
+    args.scale = score_scale(step.config);
+  }
+  if constexpr (requires { args.partials; }) {
+    args.partials = s.partials;
+    if (s.partials.count > 0) args.arrivals = s.arrivals;  // of splits that are merged through global memory
+  }
+  return args;
+}
+
+// For `rows` rows with the most keys and values that one attends to: the longest context, or its window.
+uint64_t read_kv_bytes(const StepPlace& step, const CachePlace& cache, int64_t rows) {
+  const int64_t context = step.s.table_stride * kPageTokens;
+  const int64_t keys = cache.window ? std::min(cache.window, context) : context;
+  return sizeof(bf16) * count_of(2 * rows * keys * step.config.kv_width());
 }
 
 void emit_rope_flash_decode(const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
                             const CachePlace& cache) {
-  const StepInputs& in = step.s.inputs;
-  const HeadGains gains = head_gains(step, weights);
-  step.g.launch("attend", run.kernel<RopeFlashDecode>(),
-                {.qkv = step.s.qkv,
-                 .frequencies = cache.frequencies,
-                 .q_gain = gains.q,
-                 .k_gain = gains.k,
-                 .positions = in.positions,
-                 .sequences = in.sequences,
-                 .block_table = cache.table,
-                 .n_live = in.n_live,
-                 .kv = cache.kv,
-                 .y = step.s.attended,
-                 .partials = step.s.partials,
-                 .arrivals = arrivals_of(step.s),
-                 .qkv_stride = step.config.qkv_width(),
-                 .table_stride = step.s.table_stride,
-                 .y_stride = weights.layer->out.stride,
-                 .window = cache.window,
-                 .eps = step.config.eps,
-                 .scale = score_scale(step.config)},
-                Traffic{step.s.qkv.bytes() +
-                            sizeof(bf16) * count_of(2 * step.s.rows * most_keys(step, cache) * step.config.kv_width()),
-                        step.s.attended.bytes() + written_kv_bytes(step)});
+  const DecodeState& s = step.s;
+  step.g.launch(
+      "attend", run.kernel<RopeFlashDecode>(), attention_args<RopeFlashDecode>(step, weights, cache),
+      Traffic{s.qkv.bytes() + read_kv_bytes(step, cache, s.rows), s.attended.bytes() + written_kv_bytes(step)});
 }
 
 void emit_rope_append(const LoadedRun& run, const StepPlace& step, const StepWeights& weights, const CachePlace& cache,
                       bool rotates, bool biased) {
-  const StepInputs& in = step.s.inputs;
-  const HeadGains gains = head_gains(step, weights);
-  step.g.launch(rotates ? "rope" : "append", run.kernel<RopeAppend>(),
-                {.qkv = step.s.qkv,
-                 .frequencies = cache.frequencies,
-                 .q_gain = gains.q,
-                 .k_gain = gains.k,
-                 .positions = in.positions,
-                 .sequences = in.sequences,
-                 .block_table = cache.table,
-                 .n_live = in.n_live,
-                 .q = step.s.q,
-                 .kv = cache.kv,
-                 .qkv_stride = step.config.qkv_width(),
-                 .table_stride = step.s.table_stride,
-                 .eps = step.config.eps,
-                 .bias = biased ? weights.layer->qkv.bias : Weight<bf16>{}},
+  auto args = attention_args<RopeAppend>(step, weights, cache);
+  if (biased) args.bias = weights.layer->qkv.bias;
+  step.g.launch(rotates ? "rope" : "append", run.kernel<RopeAppend>(), args,
                 Traffic{step.s.qkv.bytes(), step.s.q.bytes() + written_kv_bytes(step)});
 }
 
 // Rows one by one: with tiles after them, those that choose.
 void emit_single_rows(const LoadedRun& run, const StepPlace& step, const StepWeights& weights, const CachePlace& cache,
                       bool with_tiles) {
-  const StepInputs& in = step.s.inputs;
   const int64_t rows = step.s.sampled_rows;
-  step.g.launch("attend", run.kernel<Attend>(),
-                {.q = step.s.q,
-                 .kv = cache.kv,
-                 .positions = in.positions,
-                 .sequences = in.sequences,
-                 .block_table = cache.table,
-                 .n_live = with_tiles ? in.n_sampled : in.n_live,
-                 .y = step.s.attended,
-                 .partials = step.s.partials,
-                 .arrivals = arrivals_of(step.s),
-                 .table_stride = step.s.table_stride,
-                 .y_stride = weights.layer->out.stride,
-                 .window = cache.window,
-                 .scale = score_scale(step.config)},
-                Traffic{sizeof(float) * count_of(rows * step.config.query_width()) +
-                            sizeof(bf16) * count_of(2 * rows * most_keys(step, cache) * step.config.kv_width()),
+  auto args = attention_args<Attend>(step, weights, cache);
+  if (with_tiles) args.n_live = step.s.inputs.n_sampled;
+  step.g.launch("attend", run.kernel<Attend>(), args,
+                Traffic{sizeof(float) * count_of(rows * step.config.query_width()) + read_kv_bytes(step, cache, rows),
                         sizeof(bf16) * count_of(rows * weights.layer->out.stride)});
 }
 
 void emit_tiles(const LoadedRun& run, const StepPlace& step, const StepWeights& weights, const CachePlace& cache) {
-  const StepInputs& in = step.s.inputs;
-  step.g.launch("attend_tiles", run.kernel<AttendTiles>(1),
-                {.q = step.s.q,
-                 .kv = cache.kv,
-                 .positions = in.positions,
-                 .sequences = in.sequences,
-                 .block_table = cache.table,
-                 .n_first = in.n_sampled,
-                 .n_live = in.n_live,
-                 .y = step.s.attended,
-                 .table_stride = step.s.table_stride,
-                 .y_stride = weights.layer->out.stride,
-                 .window = cache.window,
-                 .scale = score_scale(step.config)},
-                Traffic{step.s.q.bytes() + sizeof(bf16) * count_of(2 * most_keys(step, cache) * step.config.kv_width()),
-                        step.s.attended.bytes()});
+  auto args = attention_args<AttendTiles>(step, weights, cache);
+  args.n_first = step.s.inputs.n_sampled;
+  step.g.launch("attend_tiles", run.kernel<AttendTiles>(1), args,
+                Traffic{step.s.q.bytes() + read_kv_bytes(step, cache, 1), step.s.attended.bytes()});
 }
 
 void check_head_dim(const ModelConfig& config) {

@@ -43,19 +43,13 @@ bool gives_more_than_product(const ModelConfig& config, const ExchangedSum& of) 
 
 void emit_rank_value(const LoadedRun& run, size_t kernel, const ProductPlace& p, View<float> y, const ExchangedSum& of,
                      View<float> value) {
-  const StepPlace& step = p.step;
-  RankValue args{.n_live = step.s.inputs.n_live, .cols = step.config.hidden, .stride = row_stride(step.config.hidden)};
-  if (of.bulk && of.chosen == 0)
-    args.y_bf16 = as_bf16(y);
-  else
-    args.y = y;
-  if (of.chosen > 0) args.weights = step.s.experts.weights;
-  if (of.bias) args.bias = p.weights.matrix(of.to.product.part).bias;
+  RankValue args{};
+  fill_own(args, p, y, of);
   if (of.bulk)
     args.value_bf16 = as_bf16(value);
   else
     args.value = value;
-  step.g.launch(node_name(of.to.product) + "_value", run.kernel<RankValue>(kernel), args);
+  p.step.g.launch(node_name(of.to.product) + "_value", run.kernel<RankValue>(kernel), args);
 }
 
 }  // namespace
@@ -78,12 +72,10 @@ std::vector<KernelChoice> gathered_sum_choices(const Situation& at, const Exchan
   const auto cols = static_cast<unsigned>(at.config.hidden), sm_count = static_cast<unsigned>(at.device.sm_count);
   std::vector<KernelChoice> choices;
   if (gives_more_than_product(at.config, of))
-    choices.push_back(kernel_choice<RankValue>({"rank_value",
-                                                {constant("kBias", of.bias),
-                                                 factor_constant("kScale", of.to.adds() ? at.config.residual_scale : 1),
-                                                 constant("kBulk", of.bulk),
-                                                 {"kChosen", of.chosen}}},
-                                               rank_value_shape(rows_of(at), cols, sm_count)));
+    choices.push_back(kernel_choice<RankValue>(
+        {"rank_value",
+         {constant("kBias", of.bias), scale_constant(at, of.to), constant("kBulk", of.bulk), {"kChosen", of.chosen}}},
+        rank_value_shape(rows_of(at), cols, sm_count)));
   choices.push_back(kernel_choice<GatheredAdd>({"gathered_add",
                                                 {ranks_constant(at),
                                                  constant("kAdds", of.to.adds()),

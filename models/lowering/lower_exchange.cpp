@@ -1,6 +1,5 @@
 // Where the ranks of a team need each other's values: the embedding's rows, the sums after out and down, the logits.
 #include <algorithm>
-#include <type_traits>
 
 #include "graph/team/team_plan.h"
 #include "kernels_src/adapters/adapted_exchange.h"
@@ -19,25 +18,14 @@ void launch_exchange_add(const LoadedRun& run, size_t kernel, const ProductPlace
                          const ExchangedSum& of) {
   const auto loaded = run.kernel<Args>(kernel);
   const StepPlace& step = p.step;
-  const Op& product = of.to.product;
-  Args args{.n_live = step.s.inputs.n_live,
-            .cols = step.config.hidden,
-            .stride = row_stride(step.config.hidden),
-            .exchange = of.bulk ? p.ranks.packets->bulk_exchange(p.values()) : p.ranks.packets->exchange(p.values())};
-  if (of.bias) args.bias = p.weights.matrix(product.part).bias;
-  if (of.bulk && of.chosen == 0)
-    args.y_bf16 = as_bf16(y);
-  else
-    args.y = y;
-  if constexpr (std::is_same_v<Args, AdaptedExchangeAdd>)
-    args.adapter = adapter_in(p.adapters, step.s, product.part);
-  else if (of.chosen > 0)
-    args.weights = step.s.experts.weights;
+  Args args{};
+  fill_own(args, p, y, of);
+  args.exchange = of.bulk ? p.ranks.packets->bulk_exchange(p.values()) : p.ranks.packets->exchange(p.values());
   fill_sum(args, of.to, loaded.shape.grid[0], p);
   LaunchOptions<Args> how;
   // A lane's few blocks come before what the other lane's products have left.
   if (of.is_lane) how.attributes.priority = step.g.device().properties().greatest_priority;
-  step.g.launch(node_name(product) + "_sum", loaded, args, how);
+  step.g.launch(node_name(of.to.product) + "_sum", loaded, args, how);
 }
 
 KernelChoice exchange_add_choice(const Situation& at, const ExchangedSum& of) {
@@ -46,7 +34,7 @@ KernelChoice exchange_add_choice(const Situation& at, const ExchangedSum& of) {
   std::vector<Constant> constants = {ranks_constant(at),
                                      constant("kAdds", of.to.adds()),
                                      constant("kBias", of.bias),
-                                     factor_constant("kScale", of.to.adds() ? at.config.residual_scale : 1),
+                                     scale_constant(at, of.to),
                                      constant("kLeavesGained", gained),
                                      constant("kBulk", !of.bulk          ? 0
                                                        : at.step.is_lane ? lane_exchange_multiple(ranks, sums_more)

@@ -45,7 +45,7 @@ Args expert_args(const StepPlace& step, const StepWeights& weights, const Op& pr
   return args;
 }
 
-// x += the weighted sum over experts of W y, by rows. Of a part of a network the sum goes on to the other ranks.
+// x += the weighted sum over experts of W y, by rows; or that sum alone, for an exchange after it.
 template <class Args>
 KernelChoice down_by_rows(const Situation& at, const ExpertRowsShape& shape, const char* name,
                           std::vector<Constant> constants) {

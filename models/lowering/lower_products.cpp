@@ -176,7 +176,8 @@ Lowered head_product(const Situation& at, const ProductSpec& spec) {
   return lowered;
 }
 
-// y = W x + b. Of gate and up in bf16, whose bias comes with the activation; that of qkv with the rotation, or after.
+// y = W x + b. Gate and up are left in bf16, and their bias comes with the activation; that of qkv with the rotation,
+// or after the product.
 Lowered product_alone(const Situation& at, const ProductSpec& spec, Travel travel) {
   const Op& product = spec.product;
   Lowered lowered{.operations = spec.operations};

@@ -117,7 +117,7 @@ Wanted wanted_kernel(const Situation& at, const ProductSpec& spec, Travel travel
     return wanted<AdaptedGateUp>("adapted_gate_up", constants);
   }
   if (spec.exchanged ? at.step.collectives : spec.post_norm.has_value()) return wanted<Project>("project");
-  constants = {spec.post_norm ? factor_constant("kScale", 1) : residual_scale(at)};
+  constants = {scale_constant(at, sum_to(spec, travel))};
   if (spec.exchanged) {
     constants.insert(constants.end(), {ranks_constant(at), constant("kAdds", !spec.post_norm)});
     if (spec.adapted) constants.push_back(rank_constant(at));

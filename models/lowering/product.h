@@ -105,8 +105,7 @@ struct SumTo {
 inline SumTo sum_to(const ProductSpec& spec, Travel travel) {
   return {spec.product, spec.post_norm ? std::optional(spec.post_norm->part) : std::nullopt, travel};
 }
-// Fills `residual`, or else `sum` or `y`, and `next`, of a kernel of `blocks` blocks, and says how the residual goes
-// on.
+// Fills `residual`, or else `sum` or `y`, and `next` of a kernel of `blocks` blocks; the residual goes on in that form.
 template <class Args>
 void fill_sum(Args& args, const SumTo& to, uint64_t blocks, const ProductPlace& p) {
   const DecodeState& s = p.step.s;
@@ -173,6 +172,10 @@ struct ExchangedSum {
   bool adapted = false;  // what rows' adapters give is added before it is sent
   bool is_lane = false;  // beside another lane's products
 };
+// Prompts, whose exchanges take their time by the byte, send what their products give in bf16 and in bulk.
+bool sends_bulk(const ModelConfig& config, const StepShape& step, Travel travel);
+// Room for floats, as room for as many values in bf16.
+inline View<bf16> as_bf16(View<float> floats) { return {reinterpret_cast<bf16*>(floats.data), floats.count}; }
 inline ExchangedSum exchanged_sum(const Situation& at, const ProductSpec& spec, Travel travel) {
   return {.to = sum_to(spec, travel), .adapted = spec.adapted, .is_lane = at.step.is_lane};
 }
@@ -190,6 +193,24 @@ void emit_exchange(const LoadedRun& run, size_t kernel, const ProductPlace& p, V
 std::vector<KernelChoice> gathered_sum_choices(const Situation& at, const ExchangedSum& of, const TileOrder& order);
 void emit_gathered_sum(const LoadedRun& run, size_t kernel, const ProductPlace& p, View<float> y,
                        const ExchangedSum& of);
+// The block of a kernel that takes a rank's own part of such a sum: y as it is or in bf16, and what is added to it.
+template <class Args>
+void fill_own(Args& args, const ProductPlace& p, View<float> y, const ExchangedSum& of) {
+  args.n_live = p.step.s.inputs.n_live;
+  args.cols = p.step.config.hidden;
+  args.stride = row_stride(p.step.config.hidden);
+  if (of.bulk && of.chosen == 0)
+    args.y_bf16 = as_bf16(y);
+  else
+    args.y = y;
+  if (of.bias) args.bias = p.weights.matrix(of.to.product.part).bias;
+  if constexpr (requires { args.weights; })
+    if (of.chosen > 0) args.weights = p.step.s.experts.weights;
+  if constexpr (requires { args.adapter; }) args.adapter = adapter_in(p.adapters, p.step.s, of.to.product.part);
+}
+inline Constant scale_constant(const Situation& at, const SumTo& to) {
+  return to.adds() ? residual_scale(at) : factor_constant("kScale", 1);
+}
 // A run of a product's kernel and these. `emit(run, place)` emits the product's node and returns what it has given.
 template <class F>
 Lowered with_exchange(const Situation& at, const ProductSpec& spec, const ExchangedSum& of, KernelChoice product,
@@ -203,10 +224,5 @@ Lowered with_exchange(const Situation& at, const ProductSpec& spec, const Exchan
             emit_exchange(run, 1, p, y, of);
           })};
 }
-
-// Prompts, whose exchanges take their time by the byte, send what their products give in bf16 and in bulk.
-bool sends_bulk(const ModelConfig& config, const StepShape& step, Travel travel);
-// Room for floats, as room for as many values in bf16.
-inline View<bf16> as_bf16(View<float> floats) { return {reinterpret_cast<bf16*>(floats.data), floats.count}; }
 
 }  // namespace nodewright
