@@ -1,5 +1,7 @@
 #include "serve/served_call.h"
 
+#include <fmt/format.h>
+
 #include <exception>
 #include <utility>
 
@@ -39,10 +41,16 @@ ServedCall::ServedCall(std::unique_ptr<ApiCall> call, std::shared_ptr<HttpReply>
 
 void ServedCall::begin() {
   std::vector<Submission> submissions = call_->submissions();
+  size_t outputs = 0;
   for (Submission& submission : submissions) {
     submission.listener = shared_from_this();
     submission.client = client_;
+    outputs += submission.asked.outputs.size();
   }
+  if (outputs > replicas_.most_open())  // no other time would be better
+    return fail({400, fmt::format("the call asks for {} outputs, and this server takes {} at most at a time "
+                                  "(--max-requests): ask for fewer in a call",
+                                  outputs, replicas_.most_open())});
   const std::shared_ptr<HttpReply> reply = reply_;  // once it is submitted, all else is the delivery thread's
   const EngineLoop::Submitted submitted = replicas_.submit(std::move(submissions));
   if (submitted.admission != Admission::accepted) return fail(not_accepted(submitted.admission));

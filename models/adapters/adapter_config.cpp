@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <string_view>
 #include <system_error>
 
 #include "base/file_to_read.h"
@@ -77,6 +78,20 @@ constexpr const char* kOtherMethods[] = {
     "use_qalora",      "use_bdlora",  "layer_replication", "target_parameters",       "arrow_config",
     "megatron_config", "kasa_config", "velora_config",     "monteclora_config"};
 
+// Ways to begin the training of an adapter at which PEFT takes the beginning from the weights, also where it loads the
+// adapter later: it belongs to other weights than the checkpoint's.
+constexpr std::string_view kChangingBeginnings[] = {"pissa", "olora", "corda"};
+
+void refuse_changed_weights(const ConfigFields& fields) {
+  const json* value = fields.find("init_lora_weights");
+  if (value == nullptr || !value->is_string()) return;
+  const std::string name = value->get<std::string>();
+  if (std::ranges::any_of(kChangingBeginnings, [&](std::string_view word) { return name.starts_with(word); }))
+    fields.refuse(fmt::format("init_lora_weights is {}, and such an adapter belongs to weights that PEFT changes",
+                              in_quotes(name)),
+                  "save it as PEFT converts it, with path_initial_model_for_weight_conversion");
+}
+
 void refuse_other_methods(const ConfigFields& fields) {
   const std::string type = fields.text("peft_type", "LORA");
   if (type != "LORA") fields.refuse(fmt::format("peft_type is {}, expected LORA", in_quotes(type)));
@@ -85,6 +100,7 @@ void refuse_other_methods(const ConfigFields& fields) {
       fields.refuse(fmt::format("{} is {}, which is not supported", key, in_quotes(value->dump())));
   if (const std::string bias = fields.text("bias", "none"); bias != "none")
     fields.refuse(fmt::format("bias is {}, expected none", in_quotes(bias)));
+  refuse_changed_weights(fields);
 }
 
 template <class Read>

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <unordered_set>
 
 #include "base/json_file.h"
 #include "models/config/config_fields.h"
@@ -18,8 +19,8 @@ using nlohmann::json;
 constexpr std::string_view kRead[] = {"eos_token_id",    "do_sample",    "temperature",        "top_k",
                                       "top_p",           "min_p",        "repetition_penalty", "min_new_tokens",
                                       "suppress_tokens", "bad_words_ids"};
-// What changes no choice of a token here: how `transformers` stores and returns things, other ids, and lengths, which
-// are the command's (--max-tokens).
+// What changes no choice of a token here: how `transformers` stores and returns things, other ids, and the most
+// tokens, which are the command's (--max-tokens).
 constexpr std::string_view kHarmless[] = {"bos_token_id",
                                           "pad_token_id",
                                           "decoder_start_token_id",
@@ -27,7 +28,6 @@ constexpr std::string_view kHarmless[] = {"bos_token_id",
                                           "_from_model_config",
                                           "max_length",
                                           "max_new_tokens",
-                                          "min_length",
                                           "use_cache",
                                           "cache_implementation",
                                           "cache_config",
@@ -97,7 +97,9 @@ GenerationDefaults read_generation_defaults(const ConfigFields& fields) {
   if (fields.find("min_p")) g.min_p = fields.number("min_p", 0, 0, 1, false);
   if (fields.find("repetition_penalty")) g.repetition_penalty = fields.number("repetition_penalty", 1, 0, 100, true);
   if (fields.find("min_new_tokens")) g.min_new_tokens = fields.integer("min_new_tokens", 0, 0, kMostTokens);
-  g.suppress_tokens = fields.token_ids("suppress_tokens");
+  std::unordered_set<int64_t> known;
+  for (const int64_t token : fields.token_ids("suppress_tokens"))
+    if (known.insert(token).second) g.suppress_tokens.push_back(token);
   g.bad_words_ids = read_bad_words(fields);
   for (const auto& [key, value] : fields.object().items())
     if (std::ranges::count(kRead, key) + std::ranges::count(kHarmless, key) == 0 && !asks_for_nothing(key, value))

@@ -19,7 +19,7 @@ struct GenerationDefaults {
   std::optional<double> min_p;               // 0..1
   std::optional<double> repetition_penalty;  // > 0; 1 is none
   std::optional<int64_t> min_new_tokens;     // outputs before which no token ends the text
-  std::vector<int64_t> suppress_tokens;      // never chosen
+  std::vector<int64_t> suppress_tokens;      // never chosen; each once
   std::vector<std::vector<int64_t>> bad_words_ids;
   std::vector<std::string> ignored;  // keys, with their values, that would change what is chosen and are not supported
 };

@@ -12,6 +12,7 @@
 
 #include "base/file_to_read.h"
 #include "base/json_file.h"
+#include "kernels_src/sampling/shape_logits.h"
 #include "models/config/architectures.h"
 #include "models/config/config_fields.h"
 #include "models/config/rope_frequencies.h"
@@ -60,12 +61,21 @@ void refuse_unsupported(const ConfigFields& config) {
     config.fault("quantization_config: quantized weights are not supported", "use the unquantized checkpoint");
 }
 
-// An end that no step can choose would end no text. `vocab` 0: not known.
-void check_ends(const ConfigFields& fields, const std::vector<int64_t>& ends, int64_t vocab) {
-  for (const int64_t end : ends)
-    if (vocab > 0 && end >= vocab)
-      fields.fault(fmt::format("eos_token_id has {}, expected less than vocab_size, {}", end, vocab),
+// An end that no step can choose would end no text, and nothing need be kept from choosing it. `vocab` 0: not known.
+void check_tokens(const ConfigFields& fields, const char* key, const std::vector<int64_t>& tokens, int64_t vocab) {
+  for (const int64_t token : tokens)
+    if (vocab > 0 && token >= vocab)
+      fields.fault(fmt::format("{} has {}, expected less than vocab_size, {}", key, token, vocab),
                    "correct the file: the vocabulary has no such token");
+}
+
+void check_denied(const ConfigFields& fields, const GenerationDefaults& defaults, int64_t vocab) {
+  check_tokens(fields, "suppress_tokens", defaults.suppress_tokens, vocab);
+  for (const std::vector<int64_t>& word : defaults.bad_words_ids) check_tokens(fields, "bad_words_ids", word, vocab);
+  const size_t tokens = defaults.suppress_tokens.size(), words = defaults.bad_words_ids.size();
+  if (tokens + words > static_cast<size_t>(kMostBiases))
+    fields.fault(fmt::format("suppress_tokens has {} tokens and bad_words_ids {} words, expected {} together at most",
+                             tokens, words, kMostBiases));
 }
 
 void check_relations(const ConfigFields& config, const ModelConfig& c) {
@@ -78,7 +88,7 @@ void check_relations(const ConfigFields& config, const ModelConfig& c) {
     config.refuse(fmt::format("head_dim is {}, expected an even number: rotary embedding turns pairs", c.head_dim));
   if (c.bos && *c.bos >= c.vocab)
     config.refuse(fmt::format("bos_token_id is {}, expected less than vocab_size, {}", *c.bos, c.vocab));
-  if (!c.eos_assumed) check_ends(config, c.eos, c.vocab);
+  if (!c.eos_assumed) check_tokens(config, "eos_token_id", c.eos, c.vocab);
   for (const RopeConfig& rope : {c.rope, c.local_rope.value_or(c.rope)})
     for (const float frequency :
          rope_frequencies(rope, c.rotated(), c.max_position))  // fine one by one, they may overflow together
@@ -123,9 +133,10 @@ void read_generation(const std::filesystem::path& path, std::vector<Error>* faul
   const json object = read_json_object(path, "read the generation defaults", kLargestConfig);
   const ConfigFields fields(object, path.string(), "read the model configuration", faults);
   const std::vector<int64_t> ends = fields.token_ids("eos_token_id");
-  check_ends(fields, ends, c.vocab);
+  check_tokens(fields, "eos_token_id", ends, c.vocab);
   add_ends(ends, c);
   c.generation = read_generation_defaults(fields);
+  check_denied(fields, c.generation, c.vocab);
 }
 
 // What `read` refuses at its end may follow from a fault that it found before.

@@ -68,6 +68,7 @@ class Replicas {
   void cancel(Ticket ticket);
   Admission admission() const;  // failed: all have
   size_t open() const;
+  size_t most_open() const { return options_.most_open; }
   void drain();
   void abort();
   // That replica's engine fails for this reason, before it does anything more.

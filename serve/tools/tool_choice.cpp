@@ -70,6 +70,16 @@ TextStructure structure_of(const std::vector<CallableFunction>& functions, const
                             choice.names_one || !choice.parallel);
 }
 
+// "the parameters of "f": " of the first function whose schema is at fault by itself.
+std::string place_of_fault(const std::vector<CallableFunction>& functions) {
+  for (const CallableFunction& function : functions) try {
+      structure_of_schema(function.parameters);
+    } catch (const std::exception&) {
+      return fmt::format("the parameters of {}: ", shown(function.name));
+    }
+  return "";
+}
+
 // Forces a call of one of `tools`, in the form of the model. Mistral's begins with a special token, which no grammar
 // makes: its list is forced alone.
 void force_calls(const std::vector<RequestJson>& tools, ToolCallForm form, ToolChoice& choice) {
@@ -80,8 +90,8 @@ void force_calls(const std::vector<RequestJson>& tools, ToolCallForm form, ToolC
                 : form != ToolCallForm::none ? form
                 : choice.names_one           ? ToolCallForm::named
                                              : ToolCallForm::listed;
-  const auto refuse = [](const std::exception& error) {
-    refuse_tools(fmt::format("tool_choice cannot be forced: {}", error.what()));
+  const auto refuse = [&](const std::exception& error) {
+    refuse_tools(fmt::format("tool_choice cannot be forced: {}{}", place_of_fault(functions), error.what()));
   };
   try {
     choice.structure = structure_of(functions, choice);

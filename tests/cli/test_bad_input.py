@@ -88,6 +88,8 @@ class Usage(CommandTest):
         for option, value in (("--repetition-penalty", "0"), ("--presence-penalty", "1000")):
             self.assert_usage([option[2:].replace("-", "_"), value], *generate("--prompt-ids", "1", option, value))
             self.assert_usage([option[2:].replace("-", "_"), value], *on_device("run", MODEL, option, value))
+        self.assert_usage(["--logit-bias", "token 5 has two biases"],
+                          *on_device("generate", DEMO, "--prompt", "a", "--logit-bias", "5=3", "--logit-bias", "6=1,5=4"))
         for option, value in (("--logit-bias", "5"), ("--logit-bias", "5=x"), ("--stop-token-ids", "9999"),
                               ("--json-schema", "/nowhere.json"), ("--json-schema", "{"), ("--regex", "(")):
             self.assert_usage([value], *on_device("generate", DEMO, "--prompt", "a", option, value))

@@ -255,6 +255,8 @@ class Inspect(CommandTest):
             self.assertEqual((True, []), (self.inspect(folder, "--device", "none")["runs"],
                                           self.inspect(folder, "--device", "none")["obstacles"]))
             self.assertIn("runs          yes\n", self.succeed("inspect", "--model", folder, "--device", "none"))
+            write_bytes(folder, "generation_config.json", b'{"suppress_tokens": [1000000]}')
+            self.assertEqual(["generation_config"], list(self.assert_stopped(["suppress_tokens", "1000000"], folder)))
             write_bytes(folder, "generation_config.json", b'{"top_p": 7}')
             self.assertEqual(["generation_config"], list(self.assert_stopped(["top_p"], folder)))
             set_config(architectures=["Mamba2ForCausalLM"])(folder)

@@ -96,6 +96,16 @@ TEST(ServerOnCpuDriver, OutputsBeyondTheMostAreA429AndTheServerStaysReady) {
   EXPECT_EQ(ask(served.port(), get("/ready")).status, 200);
 }
 
+TEST(ServerOnCpuDriver, ACallThatNoTimeWouldHaveRoomForIsNotToldToTryAgain) {
+  ServedDemo served(options_on_any_port(), {.most_open = 2});
+  for (const char* body : {R"({"prompt": "a", "n": 3, "max_tokens": 1})", R"({"prompt": ["a", "b", "c"]})"}) {
+    const PlainAnswer refused = ask(served.port(), post("/v1/completions", body));
+    EXPECT_EQ(refused.status, 400);
+    expect_words(refused.body, {"asks for 3 outputs", "2 at most", "--max-requests"});
+  }
+  EXPECT_EQ(ask(served.port(), post("/v1/completions", R"({"prompt": ["a", "b"], "max_tokens": 1})")).status, 200);
+}
+
 TEST(ServerOnCpuDriver, AClientThatHangsUpCancelsItsOutputs) {
   ServedDemo served;
   for (const bool resets : {false, true}) {

@@ -40,7 +40,9 @@ void read_biases(const std::string& text, ordered_json& biases) {
                                                   : std::from_chars(one.data() + equals + 1, end, bias);
     if (read.ec != std::errc() || read.ptr != end)
       refuse_flag("--logit-bias", fmt::format("'{}' is no token id with a bias", one), "1234=-5, or 1234=2.5,99=-100");
-    biases[one.substr(0, equals)] = bias;
+    const std::string id = one.substr(0, equals);
+    if (biases.contains(id)) refuse_flag("--logit-bias", fmt::format("token {} has two biases", id));
+    biases[id] = bias;
     begin = comma + 1;
   }
 }

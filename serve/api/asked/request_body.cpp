@@ -56,7 +56,9 @@ class BodyBuilder {
       throw bad_request(fmt::format("{} has the key {} twice", levels_.size() == 1 ? "the body" : field_, quoted(name)),
                         levels_.size() == 1 ? name : field_);
     if (level.keys.size() > kMostKeys)
-      throw bad_request(fmt::format("{} has an object of more than {} keys", place(), kMostKeys), field_);
+      throw levels_.size() == 1
+          ? bad_request(fmt::format("the body has more than {} keys", kMostKeys))
+          : bad_request(fmt::format("{} has an object of more than {} keys", place(), kMostKeys), field_);
     level.key = std::move(name);
     return true;
   }

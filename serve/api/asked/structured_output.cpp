@@ -1,7 +1,9 @@
 #include "serve/api/asked/structured_output.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <functional>
 #include <stdexcept>
 #include <string_view>
@@ -145,6 +147,18 @@ std::optional<TextStructure> kind_structure(const StructurePlace& place, const s
 }
 
 constexpr const char* kKinds[] = {"json", "regex", "choice", "grammar", "json_object", "structural_tag"};
+// What vLLM's clients may say beside them, which changes nothing here.
+constexpr const char* kBesideKinds[] = {"disable_fallback", "disable_any_whitespace", "disable_additional_properties"};
+
+// A name that is not known asks for a structure that no text would have.
+void refuse_unknown_kinds(const RequestJson& outputs) {
+  for (const auto& [name, value] : outputs.items())
+    if (!value.is_null() && !name.starts_with('_') && std::ranges::count(kKinds, name) == 0 &&
+        std::ranges::count(kBesideKinds, name) == 0)
+      throw bad_request(
+          fmt::format("structured_outputs has {}, expected one of {}", shown(name), fmt::join(kKinds, ", ")),
+          "structured_outputs");
+}
 
 }  // namespace
 
@@ -159,12 +173,14 @@ std::optional<FieldStructure> structure_of(const RequestBody& body) {
     found = {field, std::move(*structure)};
   };
   add("response_format", format_structure(body));
-  if (const RequestJson* outputs = body.object("structured_outputs"))
+  if (const RequestJson* outputs = body.object("structured_outputs")) {
+    refuse_unknown_kinds(*outputs);
     for (const char* kind : kKinds)
       if (const auto value = outputs->find(kind); value != outputs->end()) {
         const std::string path = std::string("structured_outputs.") + kind;
         add(path, kind_structure({body, "structured_outputs", path}, kind, *value));
       }
+  }
   for (const char* kind : {"json", "regex", "choice", "grammar"}) {
     const std::string field = std::string("guided_") + kind;
     if (const RequestJson* value = body.find(field)) add(field, kind_structure({body, field, field}, kind, *value));

@@ -222,17 +222,36 @@ TEST(ModelConfig, TakesPenaltiesAndTokensThatAreNeverChosenFromTheGenerationConf
                  {"bad_words_ids is", "token ids"});
 }
 
+TEST(ModelConfig, RefusesTokensToDenyThatTheVocabularyDoesNotHaveOrARowDoesNotHold) {
+  const auto refused = [](const nlohmann::json& generation, std::initializer_list<std::string_view> words) {
+    expect_error([&] { read_text(released().dump(), generation.dump()); }, words);
+  };
+  refused({{"suppress_tokens", {7, 128256}}}, {"generation_config.json", "suppress_tokens has 128256", "vocab_size"});
+  refused({{"bad_words_ids", {{1}, {2, 200000}}}}, {"bad_words_ids has 200000", "vocab_size, 128256"});
+  std::vector<int> many(200);
+  std::iota(many.begin(), many.end(), 0);
+  const nlohmann::json words(100, nlohmann::json::array({5}));
+  refused({{"suppress_tokens", many}, {"bad_words_ids", words}},
+          {"suppress_tokens has 200", "bad_words_ids 100", "256"});
+}
+
+TEST(ModelConfig, ATokenThatIsSuppressedTwiceIsSuppressed) {
+  EXPECT_EQ(read_text(released().dump(), R"({"suppress_tokens": [8, 7, 8]})").generation.suppress_tokens,
+            (std::vector<int64_t>{8, 7}));
+}
+
 TEST(ModelConfig, NamesWhatTheGenerationConfigAsksForAndNobodyDoes) {
   const auto ignored = [](const char* generation) {
     return read_text(released().dump(), generation).generation.ignored;
   };
-  EXPECT_EQ(
-      ignored(R"({"typical_p": 0.9, "num_beams": 4, "begin_suppress_tokens": [220, 50256], "made_up": "x"})"),
-      (std::vector<std::string>{"begin_suppress_tokens [220,50256]", "made_up \"x\"", "num_beams 4", "typical_p 0.9"}));
+  EXPECT_EQ(ignored(R"({"typical_p": 0.9, "num_beams": 4, "begin_suppress_tokens": [220, 50256], "made_up": "x",
+                   "min_length": 20})"),
+            (std::vector<std::string>{"begin_suppress_tokens [220,50256]", "made_up \"x\"", "min_length 20",
+                                      "num_beams 4", "typical_p 0.9"}));
   // As transformers writes a file with all of its defaults.
   EXPECT_EQ(ignored(R"({"typical_p": 1.0, "num_beams": 1, "no_repeat_ngram_size": 0, "force_words_ids": null,
       "encoder_repetition_penalty": 1.0, "diversity_penalty": 0.0, "guidance_scale": null, "sequence_bias": {},
-      "max_length": 20, "max_new_tokens": 2048, "use_cache": true, "cache_implementation": "hybrid",
+      "max_length": 20, "min_length": 0, "max_new_tokens": 2048, "use_cache": true, "cache_implementation": "hybrid",
       "transformers_version": "4.50.0", "pad_token_id": 0, "epsilon_cutoff": 0.0, "forced_eos_token_id": null})"),
             std::vector<std::string>{});
 }

@@ -114,6 +114,24 @@ TEST(ForcedCalls, OfAListAreSentAsTheyBecomeWhole) {
   EXPECT_EQ(text.finish(), "");
 }
 
+TEST(ForcedCalls, OfAFunctionWhoseParametersAreAtFaultNameIt) {
+  ScratchFolder folder;
+  write_chat_model(folder, "qwen");
+  ServedCase served(folder.path(), 4096);
+  Json wrong = kSet;
+  wrong["function"]["name"] = "wrong";
+  wrong["function"]["parameters"] = Json::parse(R"({"type":"object","properties":{"a":{"not":{}}}})");
+  Json body{{"messages", Json::parse(R"([{"role":"user","content":"Hello"}])")},
+            {"tools", Json::array({kSet, wrong})},
+            {"tool_choice", "required"}};
+  try {
+    served.api.chat(body.dump());
+    FAIL() << "nothing was refused";
+  } catch (const ApiError& error) {
+    EXPECT_NE(error.message().find("the parameters of \"wrong\": "), std::string::npos) << error.message();
+  }
+}
+
 TEST(ForcedCalls, ThatAreCutEndWithLengthAndTheCallsThatAreWhole) {
   ScratchFolder folder;
   write_chat_model(folder, "qwen");

@@ -160,6 +160,9 @@ TEST_F(RequestBodies, HostileFormsAreRefusedInTime) {
   const ApiError many = completions_error(keys + R"("x":1}})");
   EXPECT_EQ(many.param(), "logit_bias");
   EXPECT_NE(many.message().find("more than 4096 keys"), std::string::npos) << many.message();
+  const ApiError wide = completions_error(R"({"prompt":"a",)" + keys.substr(keys.find("\"0\"")) + R"("x":1})");
+  EXPECT_EQ(wide.param(), "");
+  EXPECT_EQ(wide.message(), "the body has more than 4096 keys");
   EXPECT_EQ(completions_error(R"({"prompt":"a","prompt":"b"})").param(), "prompt");
   const ApiError twice = completions_error(R"({"prompt":"a","logit_bias":{"5":1,"5":2}})");
   EXPECT_EQ(twice.param(), "logit_bias");

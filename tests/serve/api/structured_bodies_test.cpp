@@ -48,6 +48,7 @@ TEST_F(StructuredBodies, StructuresAreForcedInEveryForm) {
   EXPECT_TRUE(forces({{"guided_regex", "a+"}}));
   EXPECT_TRUE(forces({{"guided_choice", {"a", "b"}}}));
   EXPECT_FALSE(forces({{"response_format", {{"type", "text"}}}}));
+  EXPECT_TRUE(forces({{"structured_outputs", {{"regex", "a"}, {"disable_fallback", true}, {"_backend", "auto"}}}}));
   EXPECT_FALSE(forces({{"structured_outputs", Json::object()}}));
 }
 
@@ -213,6 +214,7 @@ TEST_F(StructuredBodies, StructuresBeyondOurAutomatonAreRefusedByName) {
   refused("structured_outputs", {{"choice", Json::array()}}, "choice");
   refused("structured_outputs", {{"choice", {""}}}, "choice");
   refused("structured_outputs", {{"json", {{"type", "integer"}}}, {"regex", "a"}}, "structure");
+  refused("structured_outputs", {{"jsno", {{"type", "integer"}}}}, "has \"jsno\", expected one of json, regex");
   Json body = prompt();
   body.update({{"guided_regex", "a"}, {"guided_choice", {"a"}}});
   EXPECT_EQ(completions_error(body.dump()).status(), 400);
