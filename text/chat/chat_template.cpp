@@ -59,7 +59,7 @@ std::string read_template(const std::filesystem::path& path, bool named) {
 
 // A template is text. Where a byte of it is not, the file is damaged, or no template at all.
 void check_text(const std::string& source, const std::filesystem::path& file, const std::string& name) {
-  const std::string of_name = name.empty() ? "" : fmt::format("of the template '{}' ", visible_name(name));
+  const std::string of_name = name.empty() ? "" : fmt::format("of chat_template '{}' ", visible_name(name));
   for (size_t at = 0; at < source.size();) {
     const Utf8Step step = read_utf8(std::string_view(source).substr(at));
     if (step.kind != Utf8Kind::complete || source[at] == '\0')

@@ -378,7 +378,7 @@ TEST(ChatTemplateFiles, ThatAreNoTextAreRefusedByFileAndByte) {
   const std::string named = refusal(
       "", "", R"({"chat_template": [{"name": "default", "template": "a"}, {"name": "rag", "template": "a\u0000"}]})");
   EXPECT_NE(named.find("tokenizer_config.json"), std::string::npos) << named;
-  EXPECT_NE(named.find("byte 1 of the template 'rag' is 0x00"), std::string::npos) << named;
+  EXPECT_NE(named.find("byte 1 of chat_template 'rag' is 0x00"), std::string::npos) << named;
   EXPECT_EQ(refusal("chat_template.jinja", "\xc3\xa9{{ a }}", "{}"), "");
 }
 
