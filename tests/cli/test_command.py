@@ -379,7 +379,7 @@ class Graph(CommandTest):
         self.assertEqual({"full"}, types["serial"])
 
     def test_a_mode_that_there_is_not_is_refused_with_those_there_are(self):
-        self.assert_refused(USAGE, ["--mode", "fast", "explicit,captured,eager"], *on_device(
+        self.assert_refused(USAGE, ["--mode", "fast", "explicit, captured, eager"], *on_device(
             "generate", golden_model("odd_sizes"), "--prompt-ids", "1", "--mode", "fast"))
 
 

@@ -300,10 +300,21 @@ class Errors(unittest.TestCase):
         self.assertEqual(413, json.loads(response.read())["error"]["code"])
 
     def test_more_outputs_than_there_may_be_are_told_to_try_again(self):
-        answer = server.completions(**GREEDY, n=MOST + 1, max_tokens=1)
+        connection, response = server.begin("/v1/completions", **GREEDY, stream=True, n=3, max_tokens=900, ignore_eos=True)
+        response.readline()
+        server.until(lambda: server.gauge("vllm:num_requests_running") == 3)
+        answer = server.completions(**GREEDY, n=MOST, max_tokens=1)
         self.assert_error(answer, 429, "RateLimitError")
         self.assertRegex(answer.headers["Retry-After"], r"^\d+$")
+        response.close()
+        connection.close()
+        server.until(lambda: server.gauge("vllm:num_requests_running") == 0)
         self.assertEqual(MOST, len(server.completions(**GREEDY, n=MOST, max_tokens=1).json["choices"]))
+
+    def test_more_outputs_than_there_can_ever_be_are_refused(self):
+        answer = server.completions(**GREEDY, n=MOST + 1, max_tokens=1)
+        self.assert_error(answer, 400, "BadRequestError")
+        self.assertIn("--max-requests", answer.json["error"]["message"])
 
 
 class HangUp(unittest.TestCase):
