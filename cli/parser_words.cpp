@@ -58,7 +58,7 @@ std::string given_often(const CLI::Option& option) {
 }
 
 std::string no_flag_value(const CLI::Option& option) {
-  return option.get_name() + " is a flag, which has no value: leave the = and what follows it out";
+  return option.get_name() + " is a flag, which has no value: leave out the = and its value";
 }
 
 std::string no_number(const CLI::Option& option) {

@@ -26,7 +26,7 @@ struct TokenizeOptions {
 
 using Json = nlohmann::json;
 
-// Who asks what an id means is told where it means nothing.
+// An id that means nothing is an error for a user who asks for its text.
 std::string text_of(const Tokenizer& tokenizer, const std::vector<TokenId>& ids, bool skip_special) {
   for (const TokenId id : ids) tokenizer.id_to_bytes(id);  // throws
   return tokenizer.decode(ids, skip_special);

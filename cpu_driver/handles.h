@@ -1,5 +1,5 @@
-// Handles that carry a generation: a destroyed one is told from a live one, never dereferenced. Guarded by the driver's
-// lock.
+// Handles that carry a generation: a destroyed one is distinguished from a live one and never dereferenced. Guarded by
+// the driver's lock.
 #pragma once
 
 #include <cstdint>

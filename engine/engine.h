@@ -68,8 +68,8 @@ class Engine {
   // computed once, by the first output: the others wait for that, then share its pages and copy the one that the prompt
   // ends in; where the first ends before there is room for another, that one finds what is left in the prefix cache.
   // Each output draws random numbers of its own: with a seed, the first from that seed, as if it were alone, and output
-  // i from derived_seed(seed, i). Only the first gives the prompt's log probabilities and hidden states `full`; then
-  // the others, which may not come from the cache, are told `last`.
+  // i from derived_seed(seed, i). Only the first gives the prompt's log probabilities and hidden states `full`: the
+  // others share its pages, and give `last` instead.
   struct SubmittedAll {
     std::vector<RequestId> ids;  // empty: refused
     std::string reason;

@@ -1,4 +1,4 @@
-// The tokens of a step have come: what its requests accept of them, and what they are told.
+// The tokens of a step have come: its requests accept some of them, and report these.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -31,7 +31,7 @@ struct LoadBenchResult {
   double share = 0;           // of the link: median over median
 };
 
-// Every load is freed before the next. `progress` is told of each.
+// Every load is freed before the next. `progress` hears of each.
 LoadBenchResult bench_load(Device& device, Stream& stream, const std::filesystem::path& model,
                            const LoadBenchOptions& options, const Progress& progress);
 

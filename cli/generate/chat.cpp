@@ -55,7 +55,7 @@ int chat(const ChatOptions& options) {
   const std::vector<int32_t> eos(config.eos.begin(), config.eos.end());
   ChoiceReader choices(config, tokenizer);
   const ChoiceOptions choice = read_choice(choices, options.choice, options.sampling, eos).options;
-  stop_ids_of(options.choice, eos, config.vocab);  // what is wrong is told before anything is loaded
+  stop_ids_of(options.choice, eos, config.vocab);  // faults are reported before anything is loaded
   only_adapter(options.engine);
   tell_ignored(config.generation);
 

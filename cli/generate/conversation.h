@@ -35,7 +35,7 @@ class Conversation {
   void reset();
 
   // Writes the answer to standard output as it comes. Throws Error (usage), and the message counts as not said, where
-  // the template refuses it or it leaves no room for an answer. `left_out` is told of turns that no longer fit: how
+  // the template refuses it or it leaves no room for an answer. `left_out` hears of turns that no longer fit: how
   // many, and what the first of them was.
   RequestOutcome answer(const std::string& message, const Sampling& sampling, const std::function<bool()>& stopped,
                         const std::function<void(size_t turns, const std::string& first)>& left_out);

@@ -22,7 +22,7 @@ struct RequestOutcome {
   bool context_full = false;                    // `length`, and not by its max_tokens
 };
 
-// `token` is told each token of the answer, a stop id that ends it not. Where `stopped` turns true it is cancelled.
+// `token` gets each token of the answer, without a stop id that ends it. Where `stopped` turns true it is cancelled.
 // Throws Error where the engine refuses the request or fails.
 RequestOutcome serve_one(Engine& engine, RequestSpec spec, const Sampling& sampling, ChoiceOptions choice,
                          const std::function<void(int32_t)>& token, const std::function<bool()>& stopped);

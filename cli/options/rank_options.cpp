@@ -73,7 +73,7 @@ void check_engine(const EngineSettings& engine) {
   if (engine.engine.overlap > 1)
     refuse_beside_rank("--overlap", "halves of a step take turns at exchanging packets, which stay in one process",
                        "--overlap 1, or --tp without --rank");
-  const char* const told = "other processes are told of no adapters";
+  const char* const told = "other processes hear of no adapters";
   if (!engine.adapters.empty()) refuse_beside_rank("--adapter", told, "--merge-adapter, or --tp without --rank");
   if (engine.max_adapters.value_or(0) > 0)
     refuse_beside_rank("--max-adapters", told, "--merge-adapter, or --tp without --rank");

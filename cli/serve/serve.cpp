@@ -187,7 +187,7 @@ void check_ranks(const ServeOptions& options) {
   };
   if (options.replicas > 1) refuse("--replicas", "a process with one rank has one engine");
   if (options.server.offers_sleep) refuse("--enable-sleep", "the other processes do not sleep");
-  if (options.server.changes_adapters) refuse("--allow-adapter-updates", "other processes are told of no adapters");
+  if (options.server.changes_adapters) refuse("--allow-adapter-updates", "other processes hear of no adapters");
   if (options.plan_times) refuse("--plan-times", "a plan of one device is timed by itself, and needs the others");
 }
 

@@ -58,7 +58,7 @@ def converted(source, head):
 
 
 def documented(code, text):
-    """The declaration behind its comment; several of one type each behind it."""
+    """The declaration after its comment; several of one type each after it."""
     if text is None:
         return code
     several = SEVERAL.match(code)

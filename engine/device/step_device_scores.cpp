@@ -41,7 +41,7 @@ void StepDevice::return_scores(int index) const {
   const Slot& slot = this->slot(index);
   const size_t slices = slices_of(slot);
   if (slices == 0) return;
-  const ScoreState& first = slot.slices.front().state;  // the others lie behind it
+  const ScoreState& first = slot.slices.front().state;  // the others lie after it
   read_device_async(copies_, reinterpret_cast<void*>(first.host_outputs_range.address), first.outputs_range.address,
                     slices * first.outputs_range.bytes, "scores");
 }

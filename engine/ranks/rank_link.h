@@ -101,7 +101,7 @@ class RankLink {
   std::mutex reading_;              // of steps_
   mutable std::mutex mutex_;
   std::string lost_;
-  bool ended_ = false;     // nobody is told any more
+  bool ended_ = false;     // no rank gets messages any more
   bool in_order_ = false;  // rank 0 has said its end
   std::vector<std::function<void(const std::string&)>> told_;
   int stop_ = -1;  // an eventfd

@@ -13,7 +13,7 @@ namespace {
 
 using How = ChangedItem::How;
 
-constexpr size_t kMostTimes = 20;  // nodes whose times are told, unless all are asked for
+constexpr size_t kMostTimes = 20;  // nodes whose times are printed, unless all are asked for
 
 std::string section(std::string_view title, const std::vector<Change>& changes) {
   std::string text;

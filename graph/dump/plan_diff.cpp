@@ -28,7 +28,7 @@ std::string words_of(const Json& value) {
   return words;
 }
 
-// What an item is, by property, in the order in which changes are told.
+// The properties of an item, in the order in which changes are listed.
 class Properties {
  public:
   void add(std::string what, std::string is) { list_.emplace_back(std::move(what), std::move(is)); }
@@ -214,7 +214,7 @@ class PlanComparison {
     items.emplace(std::move(name), std::move(item));
   }
 
-  // A body lists the buffers of the plan around it again: what differs there is told once.
+  // A body lists the buffers of the plan around it again: differences there are listed once.
   void add(std::vector<ChangedItem>& changed, How how, const std::string& plan, const Item& item,
            std::vector<Change> changes, const Layers& layers) {
     if (&changed == &diff_.buffers && !plan.empty())

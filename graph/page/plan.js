@@ -9,7 +9,7 @@ const links = [];    // edges between them: {from, to, type, reasons}
 const buffers = [];  // {name, bytes, of, live_in, live_out, uses: [{node, use}]}
 const timings = data.plan.timings;
 const top_scope = read_plan(data.plan, { nodes, links, buffers });
-// Of a comparison: the earlier plan, whose nodes are told but not listed, and what differs.
+// A comparison: the earlier plan, whose nodes are counted but not listed, and the differences.
 const before_scope = data.before && read_plan(data.before, { nodes: [], links: [], buffers: [] });
 const diff = data.diff;
 if (diff) mark_changes();

@@ -35,7 +35,7 @@ void TeamGraph::launch(const TeamStream& streams) {
     memory_->give_up();
     try {
       streams.synchronize();
-    } catch (const Error&) {  // what went wrong first is told
+    } catch (const Error&) {  // the first failure is reported
     }
     throw;
   }

@@ -26,7 +26,7 @@ struct AdapterLoadLimits {
   size_t name_bytes = 255;
 };
 
-// Thread-safe. What the engine has is told here when it has it.
+// Thread-safe. The engine reports its adapters here once it has them.
 class ServedAdapters {
  public:
   // In the order of their names.

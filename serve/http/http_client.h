@@ -22,7 +22,7 @@ struct HttpAnswer {
   std::string failure;  // not empty: why the answer is missing or incomplete
 };
 
-// A request, and who is told of its answer, on the client's thread, where nobody may block or throw.
+// A request, and the callbacks for its answer: they run on the client's thread and may neither block nor throw.
 struct HttpCall {
   std::string method = "POST";
   std::string path;  // from /, with its query

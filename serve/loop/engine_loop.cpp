@@ -190,7 +190,7 @@ void EngineLoop::submit(Engine& engine, UntakenCall call) {
         metrics_.refused();
         continue;
       }
-      if (asked.spec.like == 0) {  // the others share its prompt, whose log probabilities are told once
+      if (asked.spec.like == 0) {  // the others share its prompt, whose log probabilities are reported once
         asked.spec.like = *id;
         for (AskedOutput& output : asked.outputs) output.choice.options.prompt_logprobs = -1;
       }

@@ -37,7 +37,7 @@ def change_json(folder, name, change):
 
 
 def split_safetensors(data):
-    """(header as an object, the bytes behind it)."""
+    """(header as an object, the bytes after it)."""
     (header_bytes,) = struct.unpack("<Q", data[:8])
     return json.loads(data[8:8 + header_bytes]), data[8 + header_bytes:]
 

@@ -25,7 +25,7 @@ LIMIT_OVER_ERROR = 2.5  # as kLimitOverError in tests/engine/parity/parity_limit
 
 
 def read_npy(path):
-    """(shape, values) of a version 1.0 file, which must hold float32 in C order and nothing behind it."""
+    """(shape, values) of a version 1.0 file, which must hold float32 in C order and nothing after it."""
     with open(path, "rb") as file:
         data = file.read()
     if data[:8] != b"\x93NUMPY\x01\x00":

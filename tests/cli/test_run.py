@@ -42,7 +42,7 @@ def matrix(path):
 
 class Run(CommandTest):
     def serve(self, requests, *words, model=ODD, unserved=0):
-        """Results by the JSON of their id. `unserved`: how many of them have no full result, which is told in the end."""
+        """Results by the JSON of their id. `unserved`: how many of them have no full result, which the end reports."""
         done = run(*on_device("run", model, "--greedy", *words), stdin=lines_of(requests))
         told = "nodewright: cannot serve '%d of %d requests': the first" % (unserved, len(requests)) if unserved else ""
         self.assertEqual((RUN_TIME if unserved else 0, told), (done.returncode, done.stderr.decode()[:len(told) or None]))
@@ -175,7 +175,7 @@ class Run(CommandTest):
             self.assert_refused(USAGE, ["--hidden-dir", logits], *on_device("run", ODD, "--hidden-dir", logits),
                                 stdin=b'{"prompt_ids": [1]}\n')
 
-    # The line before it is served, and so is the one behind it.
+    # The line before it is served, and so is the one after it.
     def assert_each_refused(self, model, lines):
         text = b"".join(line + b"\n" for line, _ in lines)
         first, last = (b'{"id": "%s", "prompt_ids": [1], "max_tokens": 2, "ignore_eos": true}\n' % name for name in (b"first", b"last"))

@@ -128,7 +128,7 @@ class KvEvents(unittest.TestCase):
                     index.apply(struct.unpack(">Q", sequence)[0], payload)
         first = [1] + [7] * 70
         ask(first)
-        # Who subscribes is told of what comes from then on: the beginning comes by replay.
+        # A subscriber gets the events from then on: the beginning comes by replay.
         self.replay_into(index)
         for _ in range(60):
             prompt = numbers.choice(begun) + [numbers.randrange(5, 400) for _ in range(numbers.randrange(1, 90))]

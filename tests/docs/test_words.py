@@ -11,6 +11,7 @@ PHRASES = {
     r"\b[Ww]ho(?:m|so)?ever\b": "name the caller, the client, the thread",
     r"\b(?:in|of|by|on|with|for|at most) so many\b": "name the number",
     r"\b[Ww]hat follows\b": "the rest, the successors, the columns from n on",
+    r"\b(?:is|are) told\b": "reported, answered, refused, distinguished",
     r"\bis anything\b(?! else| to)": "is undefined",
 }
 COMMENT = {".md": None, ".py": re.compile(r"(?:^|\s)# ?(.*)$")}

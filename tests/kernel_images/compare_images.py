@@ -1,7 +1,7 @@
 # Whether two folders of kernel_images hold the same machine code: before and after a change of kernels_src.
 #   compare_images.py BEFORE AFTER
 # Exit code 1 where a kernel's code differs, or one folder lacks it. CUOBJDUMP names NVIDIA's disassembler (default: the
-# one of PATH, if any): with it a difference is told apart:
+# one of PATH, if any): with it differences are sorted by kind:
 #   parameters    the same instructions, which read their arguments at other offsets
 #   order         as many of each instruction, in another order or with other registers
 #   instructions  others

@@ -38,7 +38,7 @@ ADAPTERS = {
     # Matrices stored [in, out].
     "gpt2": ("gpt2/learned_positions", torch.float32, dict(r=4, lora_alpha=4, fan_in_fan_out=True,
                                                            target_modules=["c_attn", "c_proj", "c_fc"])),
-    # Norms behind the blocks, too; behind them alone; a residual that is scaled.
+    # Norms after the blocks, too; after them alone; a residual that is scaled.
     "gemma2": ("gemma2/caps", torch.float32, dict(r=4, lora_alpha=4, target_modules=LLAMA)),
     "olmo2": ("olmo2/wide_norms", torch.float32, dict(r=4, lora_alpha=4, target_modules=LLAMA)),
     "granite": ("granite/multipliers", torch.float32, dict(r=4, lora_alpha=4, target_modules=LLAMA)),

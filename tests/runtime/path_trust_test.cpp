@@ -67,7 +67,7 @@ TEST(PathTrust, OfAFolderLooksAtThoseAboveIt) {
   chmod(own.c_str(), 0777);
   EXPECT_NE(why_untrusted_folder(own).find("its mode is 0777"), std::string::npos) << why_untrusted_folder(own);
   fs::create_directory_symlink(own, folder.path() / "link");
-  EXPECT_NE(why_untrusted_folder(folder.path() / "link"), "") << "the folder behind it";
+  EXPECT_NE(why_untrusted_folder(folder.path() / "link"), "") << "the folder that it leads to";
 }
 
 TEST(PathTrust, OfAFolderOfSomebodyElseNamesHim) {

@@ -14,7 +14,7 @@ class Unexpected(Exception):
 
 
 class Wire:
-    """A connection that sends and reads what it is told to."""
+    """A connection that sends and reads on command."""
 
     def __init__(self, port, receive_bytes=0):
         self.socket = socket.socket()

@@ -1,4 +1,4 @@
-// What /sleep and /wake_up ask for, as vLLM's clients write it, and what they are told.
+// What /sleep and /wake_up ask for, as vLLM's clients write it, and their answers.
 #include "serve/sleep_calls.h"
 
 #include <gtest/gtest.h>

@@ -29,7 +29,7 @@ nlohmann::ordered_json line_of(const ChoiceFlags& flags);
 RequestChoice read_choice(ChoiceReader& reader, const ChoiceFlags& flags, const SamplingOptions& sampling,
                           const std::vector<int32_t>& eos);
 
-// Throws Error where an answer of at least so many tokens may not have as many.
+// Throws Error where --min-tokens exceeds --max-tokens.
 void check_least(const ChoiceFlags& flags, int64_t max_tokens);
 
 // The stop ids of a request: those of the flags, then `eos`. Throws Error (usage) for one outside the vocabulary.

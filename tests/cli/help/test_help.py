@@ -1,4 +1,4 @@
-# What --help says, what a slip on the command line is told, and the page that has what no --help does.
+# What --help says, the answer to a slip on the command line, and the page that has what no --help does.
 import os
 import re
 import shlex

@@ -35,7 +35,7 @@ class Start(unittest.TestCase):
 
 class Key(unittest.TestCase):
     def test_a_key_a_socket_and_a_log(self):
-        """One server: its parts are told apart by their messages."""
+        """One server: its parts are distinguished by their messages."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "nodewright.sock")
             with Server("--uds", path, "--access-log", "on", NODEWRIGHT_API_KEY="secret") as server:

@@ -20,7 +20,7 @@ def setUpModule():
 
 
 def told(model, *words):
-    """Of each prompt: by token, what is told of it and of the likeliest."""
+    """The scores of each prompt, by token: its own and the likeliest."""
     call = {"temperature": 0, "max_tokens": 2, "ignore_eos": True, "prompt_logprobs": 3}
     with Server("--numerics", "invariant", *words, model=golden_model(model)) as server:
         answers = [server.completions(prompt=prompt, **call) for prompt in PROMPTS]

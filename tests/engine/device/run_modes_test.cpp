@@ -112,7 +112,7 @@ Trace trace_of(RunMode mode) {
   return trace;
 }
 
-// A prompt's pages are told first, and wait for the stream: what was in flight reads the table.
+// A prompt's pages are written first, and wait for the stream: steps in flight read the table.
 const std::vector<std::string> kTableAndStep = {"cuMemcpyHtoD", "cuStreamSynchronize", "cuGraphLaunch",
                                                 "cuStreamSynchronize"};
 

@@ -201,7 +201,7 @@ TEST(TwoDevicesFollowerEnds, AnEngineWithFollowersRefusesWhatTheyCannotFollow) {
   expect_words(engine.submit({.prompt = {1, 2}, .max_tokens = 1}, {}, choice).reason, {"several processes"});
 }
 
-// What a follower is told that cannot be is an Error of its own, which rank 0 hears.
+// An impossible message to a follower is an Error of its own, which rank 0 hears.
 TEST(TwoDevicesFollowerEnds, AStepThatCannotBeIsAnErrorThatNamesIt) {
   TwoWholeModels models(golden_folder("llama/odd_sizes"));
   const std::vector<std::pair<std::function<void(FrameWriter&)>, const char*>> cases = {

@@ -47,7 +47,7 @@ class SimulatedDevice {
     uint64_t seed = 0;
     int64_t output = 0;
   };
-  // Pinned memory of a slot. The device reads and writes it when it runs, not when it is told to.
+  // Pinned memory of a slot. The device reads and writes it when it runs, not when a launch is submitted.
   struct Slot {
     std::vector<Row> rows;
     std::vector<Mask> masks;

@@ -38,7 +38,7 @@ void check(const HttpRequest& request) {
   fuzz::require(request.path.find('?') == std::string::npos, "a path ends before the query");
 }
 
-// As Connection does it: what the parser leaves comes again, with the next piece behind it.
+// As Connection does it: what the parser leaves comes again, with the next piece after it.
 Connection read_in_pieces(std::string_view bytes, uint32_t seed) {
   RequestParser parser(kLimits);
   Connection result;

@@ -240,7 +240,7 @@ TEST_F(ReadBackTest, ACloneEqualsItsPlanInWhateverOrderTheDriverListsItsNodes) {
   ASSERT_EQ(driver().cuGraphKernelNodeSetAttribute(handle_of(built, "add"), CU_LAUNCH_ATTRIBUTE_PRIORITY, &value),
             CUDA_SUCCESS);
   const auto lines = read_back(exec);
-  ASSERT_EQ(lines.size(), 1u) << "and what differs is told of that node alone";
+  ASSERT_EQ(lines.size(), 1u) << "and the difference is reported of that node alone";
   expect_words(lines[0], {"'add'", "priority is 0 in the plan and -2"});
 }
 

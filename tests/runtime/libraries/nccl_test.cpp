@@ -14,7 +14,7 @@ namespace {
 using namespace test;
 
 // The entries of a library whose gathers copy on the host, of the CPU driver's memory, once all ranks of a group have
-// called; and which fails where it is told to.
+// called; and which fails on demand.
 struct FakeNccl {
   static inline int version = 22803;
   static inline int joined = 0, destroyed = 0, aborted = 0, gathers = 0, depth = 0;

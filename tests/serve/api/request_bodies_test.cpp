@@ -179,7 +179,7 @@ TEST_F(RequestBodies, ABodyThatIsNoJsonIsNotTheFaultOfItsLastField) {
   const auto expect = [](const std::string& body, const std::string& where, const std::string& param = "") {
     const ApiError error = completions_error(body);
     EXPECT_TRUE(error.message().starts_with("the body is not valid JSON at byte " + where)) << error.message();
-    EXPECT_EQ(error.message().find("parse error"), std::string::npos) << "the place is told once: " << error.message();
+    EXPECT_EQ(error.message().find("parse error"), std::string::npos) << "the place is named once: " << error.message();
     EXPECT_EQ(error.param(), param) << body;
   };
   expect("", "1: unexpected end of input");

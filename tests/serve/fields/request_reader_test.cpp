@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kMostForced = 16;  // calls
 
-// A model whose prompts end within <think> unless they are told otherwise.
+// A model whose prompts end within <think> unless an argument says otherwise.
 class SameConversation : public testing::Test {
  protected:
   SameConversation() {

@@ -1,4 +1,4 @@
-// The queue between a reply and its connection: framing, order of calls, limits, who is told.
+// The queue between a reply and its connection: framing, order of calls, limits, callbacks.
 #include "serve/http/answer_queue.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A client for tests that sends and reads exactly the bytes it is told to, on a blocking socket with a time limit.
+// A client for tests that sends and reads exactly the bytes that a test names, on a blocking socket with a time limit.
 #pragma once
 
 #include <arpa/inet.h>

@@ -1,5 +1,5 @@
 // An engine loop that sleeps and wakes, on the CPU driver: what is open ends first or is cancelled, nothing is let in
-// or lost, every order is told once, and a caller that asks for two things at once gets one of them.
+// or lost, every order is answered once, and a caller that asks for two things at once gets one of them.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -232,7 +232,7 @@ TEST_F(LoopSleepOnCpuDriver, ADeviceThatIsLostWhileItSleepsEndsTheLoopWithAFailu
 }
 
 // Clients submit whatever happens, while others put the engine to sleep and wake it: each accepted output has its end,
-// each order is told. The clients go on until one was refused by an engine that slept, and one served whole.
+// each order is answered. The clients go on until one was refused by an engine that slept, and one served whole.
 TEST_F(LoopSleepOnCpuDriver, LosesNothingWhoeverAsksForWhat) {
   constexpr int kOrders = 40;
   std::atomic<bool> goes_on = true;

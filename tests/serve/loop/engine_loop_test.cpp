@@ -13,7 +13,7 @@
 namespace nodewright {
 namespace {
 
-// Keeps what it is told. Of the delivery thread, until the loop is gone.
+// Keeps what is delivered. The delivery thread's own until the loop is gone.
 class KeepingListener : public Listener {
  public:
   explicit KeepingListener(int outputs)

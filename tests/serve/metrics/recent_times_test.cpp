@@ -1,4 +1,4 @@
-// What a watcher is told of the last ten seconds: quantiles by how often a time was seen, and nothing older.
+// A watcher's view of the last ten seconds: quantiles by how often a time was seen, and nothing older.
 #include "serve/metrics/recent_times.h"
 
 #include <gtest/gtest.h>

@@ -1,4 +1,5 @@
-// Two replicas on two devices of the CPU driver, each engine on a thread of its own, and what their clients are told.
+// Two replicas on two devices of the CPU driver, each engine on a thread of its own, and the answers that their clients
+// get.
 #pragma once
 
 #include <gtest/gtest.h>

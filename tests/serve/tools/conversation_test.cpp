@@ -1,4 +1,4 @@
-// What a request's messages and tools say wrong is told by its place, before a template meets it.
+// Faults of a request's messages and tools are refused by their place, before a template renders them.
 #include "serve/tools/conversation.h"
 
 #include <gtest/gtest.h>
