@@ -242,6 +242,8 @@ class Run(CommandTest):
             (b'{"prompt": "a", "tools": [{"type": "function"}], "messages": []}', ["both prompt and messages"]),
             (b'{"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function", "function": {}}]}',
              ["tools[0].function.name is missing, expected a string"]),
+            (b'{"messages": [{"role": "user", "content": "a"}], "tools": [{"type": "function", "function": {"name": "f"}}]}',
+             ["tools is not supported: the model's chat template does not know them"]),
             (b'{"messages": [{"role": "assistant", "tool_calls": [{"id": "a"}]}]}',
              ["messages[0].tool_calls[0].function is missing"]),
             (b'{"prompt": "a", "bad_words": ["a", " "]}', ["bad_words", '" "']), (b'{"prompt": "a", "stop": [""]}', ["stop"]),
