@@ -118,11 +118,11 @@ std::vector<std::pair<std::regex, double>> patterns_of(const ConfigFields& field
 std::vector<int64_t> layers_of(const ConfigFields& fields) {
   const json* value = fields.find("layers_to_transform");
   if (value == nullptr) return {};
-  const bool are_numbers =
-      value->is_array() && std::ranges::all_of(*value, [](const json& v) { return v.is_number_integer(); });
-  if (!are_numbers && !value->is_number_integer())
-    fields.refuse(
-        fmt::format("layers_to_transform is {}, expected an integer or a list of integers", in_quotes(value->dump())));
+  const bool are_layers =
+      value->is_array() && std::ranges::all_of(*value, [](const json& v) { return v.is_number_unsigned(); });
+  if (!are_layers && !value->is_number_unsigned())
+    fields.refuse(fmt::format("layers_to_transform is {}, expected the number of a layer or a list of such numbers",
+                              in_quotes(value->dump())));
   return fields.token_ids("layers_to_transform");
 }
 

@@ -152,6 +152,8 @@ TEST_F(AdapterFiles, WhatAConfigurationMayNotSayIsNamed) {
       {"layers_to_transform", "0", "layers_to_transform is"},
       {"layers_to_transform", {7}, "does not name its module"},
       {"layers_to_transform", {0.5}, "layers_to_transform is"},
+      {"layers_to_transform", -1, "layers_to_transform is"},  // PEFT takes it for no layer
+      {"layers_to_transform", {-1}, "layers_to_transform is"},
   };
   for (const WrongKey& one : wrong) {
     reset();
