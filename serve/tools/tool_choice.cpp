@@ -160,7 +160,7 @@ ToolChoice tool_choice_of(const ToolFields& fields, const ToolModel& model) {
   if (asked != nullptr && *asked == "none") return choice;
   const ToolCallForm form = tool_call_form_of(model);
   const bool is_silent = fields.only_if_known && asked == nullptr;
-  if (model.shape == nullptr || !model.shape->shows_tools)
+  if (model.shape == nullptr || !(is_silent ? model.shape->reads_tools : model.shape->shows_tools))
     refuse_tools("tools is not supported: the model's chat template does not know them");
   if (asked == nullptr || *asked == "auto") {
     if (form == ToolCallForm::none && model.parser == ToolCallParser::automatic && !is_silent)

@@ -6,6 +6,7 @@ import tempfile
 import unittest
 
 from command import DEMO, RUN_TIME, USAGE, CommandTest, on_device
+from command import run as execute
 from serving import Server
 
 LENGTH = ("--max-tokens", "12", "--greedy")
@@ -47,11 +48,14 @@ class ChatTemplate(CommandTest):
         self.assertEqual(expected + "\n", self.succeed(*words, *given))
         self.assertEqual(expected + "\n", self.succeed(*words, "--chat-template-file", self.file))  # llama.cpp's word
         self.assertEqual(expected + "\n", self.succeed(*on_device("chat", self.folder, *LENGTH, *given), stdin=b"Once upon a time\n"))
-        for tools in ({}, {"tools": [{"type": "function", "function": {"name": "f", "parameters": {}}}]}):  # no template of theirs is left
-            line = {"messages": [{"role": "user", "content": "Once upon a time"}], "max_tokens": 12, **tools}
-            result = json.loads(self.succeed(*on_device("run", self.folder, "--greedy", "--tool-call-parser", "hermes", *given),
-                                             stdin=json.dumps(line).encode()))
-            self.assertEqual((expected, self.ids.count(",") + 1), (result["text"], result["usage"]["prompt_tokens"]))
+        line = {"messages": [{"role": "user", "content": "Once upon a time"}], "max_tokens": 12}
+        run = on_device("run", self.folder, "--greedy", "--tool-call-parser", "hermes", *given)
+        result = json.loads(self.succeed(*run, stdin=json.dumps(line).encode()))
+        self.assertEqual((expected, self.ids.count(",") + 1), (result["text"], result["usage"]["prompt_tokens"]))
+        line["tools"] = [{"type": "function", "function": {"name": "f", "parameters": {}}}]  # no template of theirs is left
+        done = execute(*run, stdin=json.dumps(line).encode())
+        self.assertEqual(RUN_TIME, done.returncode)
+        self.assertIn("tools is not supported", json.loads(done.stdout)["message"])
         changed = self.succeed(*words, *given, "--template-arg", "more=in a land")
         self.assertNotEqual(expected + "\n", changed)
 

@@ -71,6 +71,7 @@ class Probe {
     shape_.contents["user"] = content_of_role("user");
     if (!shape_.contents["user"].text && !shape_.contents["user"].parts) {  // it prints no message that we know
       shape_.contents["user"].text = true;
+      find_tools();
       return shape_;
     }
     for (const char* role : {"system", "assistant", "tool"}) {
@@ -193,6 +194,7 @@ class Probe {
     for (const ShapeJson& messages : {ShapeJson::array({user}), ShapeJson::array({message("system", "s"), user})}) {
       const auto prompt = rendered(messages, true), without = rendered(messages);
       if (!prompt || (without && prompt->text == without->text)) continue;
+      shape_.reads_tools = true;
       shape_.tools = own_text(*prompt);
       shape_.shows_tools = holds_text(prompt->text, kName);
       return;

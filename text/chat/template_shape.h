@@ -26,7 +26,8 @@ struct TemplateShape {
   NoContent no_content;                     // none of them where the template prints no calls
   bool text_arguments = false;   // arguments of calls are read as the text that clients send, not as an object
   bool other_arguments = false;  // where an object is read, other JSON is printed, too
-  bool shows_tools = false;      // "tools" reach the prompt
+  bool reads_tools = false;      // "tools" change the prompt
+  bool shows_tools = false;      // and their names are in it
   bool knows_developer = false;  // the role has a form of its own
   std::string calls, tools;      // what the template itself writes around a call, and around tools
 

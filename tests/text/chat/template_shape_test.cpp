@@ -118,14 +118,17 @@ TEST(TemplateShapes, WordsOfTheSourceSayNothing) {
   for (const std::string& source : {strict, "You have no tools, developers. <tool_call>" + strict,
                                     "{# tools, developer, <tool_call> #}" + strict}) {
     const TemplateShape shape = ChatTemplate(source, "test").shape();
-    EXPECT_FALSE(shape.shows_tools || shape.knows_developer) << source;
+    EXPECT_FALSE(shape.reads_tools || shape.shows_tools || shape.knows_developer) << source;
     EXPECT_EQ(shape.calls + shape.tools, "") << source;
   }
   const TemplateShape shape = ChatTemplate("{% for t in tools or [] %}{{ t | tojson }}{% endfor %}" + kMessages +
                                                "{{ m.content }}" + kCall + kEnd,
                                            "test")
                                   .shape();
-  EXPECT_TRUE(shape.shows_tools);
+  EXPECT_TRUE(shape.reads_tools && shape.shows_tools);
+  const TemplateShape counting = ChatTemplate("{{ messages[0].content }}{{ tools | length }}", "test").shape();
+  EXPECT_TRUE(counting.reads_tools);
+  EXPECT_FALSE(counting.shows_tools);
   EXPECT_NE(shape.calls.find("<tool_call>"), std::string::npos);
 }
 
