@@ -51,11 +51,12 @@ section_tests() {
 }
 
 section_cli() {
-  local case prompt forced reference first mode bucket example
+  local case prompt forced reference first mode bucket example on
   check "doctor" 60 "$nodewright" doctor
   for example in examples/*.cpp; do
     example=$(basename "$example" .cpp)
-    check "example $example" 60 "$build/examples/$example" $device
+    case $example in all_reduce) on=cpu:devices=4 ;; *) on=$device ;; esac  # two GPUs: label two_gpus
+    check "example $example" 60 "$build/examples/$example" $on
   done
   if [ -x "$build/examples/captured" ] && [ $device != cpu ]; then  # only a build with nvcc and cuBLAS has it
     check "example port" 100 env NODEWRIGHT_EXAMPLES="$build/examples" NODEWRIGHT_TEST_DEVICE=$device \

@@ -31,6 +31,10 @@ int main(int argc, char** argv) {
   int count = 0;
   opened.driver->check(opened.driver->cuDeviceGetCount(&count), "cuDeviceGetCount", "count", "devices");
   if (argc > 2) count = std::atoi(argv[2]);
+  if (count < 2) {
+    std::fprintf(stderr, "all_reduce: needs at least 2 devices; try all_reduce cpu:devices=4\n");
+    return 2;
+  }
 
   std::vector<std::unique_ptr<Rank>> ranks;
   std::vector<Device*> devices;

@@ -28,7 +28,7 @@ Shutdown::Shutdown(std::chrono::seconds patience, std::function<void()> drain, s
 Shutdown::~Shutdown() {
   ended_ = true;
   thread_.join();
-  pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  if (signal_ == 0) pthread_sigmask(SIG_SETMASK, &before_, nullptr);
 }
 
 void Shutdown::wait() {

@@ -10,7 +10,8 @@
 
 namespace nodewright::cli {
 
-// Holds them back from the thread that makes it, and so from all that it starts afterwards, while it lives.
+// Holds them back from the thread that makes it, and so from all that it starts afterwards, while it lives; after the
+// first one to the end of the process, whose exit code later ones do not change.
 class Shutdown {
  public:
   // `drain` and `abort`: each called once at most, on a thread of this. `patience`: after drain() until abort() comes

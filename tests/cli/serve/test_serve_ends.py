@@ -67,6 +67,13 @@ class Key(unittest.TestCase):
 
 
 class Ends(unittest.TestCase):
+    def test_signals_until_the_process_is_gone_leave_the_exit_code_as_it_is(self):
+        for _ in range(4):  # the engine, the driver and what is static go last, in a few milliseconds
+            with Server() as server:
+                while server.process.poll() is None:
+                    server.process.send_signal(signal.SIGTERM)
+                self.assertEqual(0, server.process.returncode)
+
     def streaming(self, server, **more):
         """A stream of which the first event has come."""
         connection, response = server.begin("/v1/completions", **{**LONG, **more})
