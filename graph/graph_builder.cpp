@@ -79,12 +79,16 @@ void GraphBuilder::declare(NamedRange range, Live live) {
                  .detail = fmt::format("in plan '{}': {}", plan_.name, detail),
                  .advice = "declare every range once, under one name"});
   };
-  const auto name_of = [&](uint32_t index) -> std::string_view { return plan_.buffers[index].range.name; };
-  if (const uint32_t found = buffer_names_.find(range.name, name_of); found != kNone) {
-    Buffer& buffer = plan_.buffers[found];
-    if (buffer.range.address != range.address || buffer.range.bytes != range.bytes)
-      refuse_range(fmt::format("the name stands for {} already, not {}",
-                               in_hex(buffer.range.address, buffer.range.bytes), in_hex(range.address, range.bytes)));
+  const auto refuse_other_range = [&](const NamedRange& other) {
+    refuse_range(fmt::format("the name stands for {} already, not {}", in_hex(other.address, other.bytes),
+                             in_hex(range.address, range.bytes)));
+  };
+  const auto is_same = [&](const NamedRange& other) {
+    return other.address == range.address && other.bytes == range.bytes;
+  };
+  if (const Buffer* found = buffer_named(range.name)) {
+    if (!is_same(found->range)) refuse_other_range(found->range);
+    Buffer& buffer = plan_.buffers[static_cast<size_t>(found - plan_.buffers.data())];
     buffer.live_in |= live.live_in;
     buffer.live_out |= live.live_out;
     return;
@@ -92,21 +96,19 @@ void GraphBuilder::declare(NamedRange range, Live live) {
   if (range.bytes == 0) refuse_range("it has 0 bytes");
   if (range.address > std::numeric_limits<uint64_t>::max() - range.bytes)
     refuse_range(in_hex(range.address, range.bytes) + " is beyond the last address");
-  const auto refuse_overlap = [&](uint32_t index) {
-    const NamedRange& other = plan_.buffers[index].range;
-    refuse_range(fmt::format("{} overlaps '{}', {}", in_hex(range.address, range.bytes), other.name,
-                             in_hex(other.address, other.bytes)));
-  };
-  const auto next = std::lower_bound(buffers_by_address_.begin(), buffers_by_address_.end(), range.address,
-                                     [](const BufferStart& a, uint64_t address) { return a.address < address; });
-  if (next != buffers_by_address_.end() && next->address < range.address + range.bytes) refuse_overlap(next->buffer);
-  if (next != buffers_by_address_.begin()) {
-    const uint32_t before = std::prev(next)->buffer;
-    const NamedRange& other = plan_.buffers[before].range;
-    if (other.address + other.bytes > range.address) refuse_overlap(before);
+  bool is_outer = false;
+  for (const GraphBuilder* builder = this; builder != nullptr; builder = builder->outer_) {
+    if (const Buffer* found = builder->buffer_named(range.name)) {
+      if (!is_same(found->range)) refuse_other_range(found->range);
+      is_outer = true;
+    } else if (const Buffer* other = builder->overlapping(range.address, range.bytes)) {
+      refuse_range(fmt::format("{} overlaps '{}', {}", in_hex(range.address, range.bytes), other->range.name,
+                               in_hex(other->range.address, other->range.bytes)));
+    }
   }
+  if (is_outer) live = {.live_in = true, .live_out = true};
   const auto index = static_cast<uint32_t>(plan_.buffers.size());
-  buffers_by_address_.insert(next, {range.address, index});
+  buffers_by_address_.emplace(range.address, index);
   buffer_names_.insert(range.name, index);
   buffer_states_.emplace_back();
   has_allocated_ |= is_allocated(range.address);
@@ -340,8 +342,8 @@ void GraphBuilder::find_earlier(const PlanNode& node, std::span<const NodeId> af
     const ByteRange range = address_range(use);
     BufferState& state = buffer_states_[use.buffer];
     if (use.access == Access::frozen) {
-      frozen_uses_.push_back({range, node.id, state.frozen_use});
-      state.frozen_use = static_cast<uint32_t>(frozen_uses_.size() - 1);
+      frozen_.add(range.address, range.end(), node.id);
+      state.frozen = true;
     }
     state.written |= writes(use.access);
     ranges_.push_back({range, use.access, node.kind == NodeKind::allocate});
@@ -455,11 +457,16 @@ Use GraphBuilder::locate(const PlanNode& node, const AddressedUse& use) {
     return use.address + use.bytes <= range.address + range.bytes;
   };
   uint32_t index = buffer_below(use.address);
-  if ((index == kNone || !holds(index)) && declare_live_buffer(use.address, use.bytes))
+  if ((index == kNone || !holds(index)) &&
+      (declare_outer_buffer(use.address, use.bytes) || declare_live_buffer(use.address, use.bytes)))
     index = buffer_below(use.address);
-  const NamedRange* below = index == kNone ? nullptr : &plan_.buffers[index].range;
-  if (below != nullptr && holds(index))
-    return {use.field, index, use.address - below->address, use.bytes, use.access, use.settled, use.peer};
+  if (index != kNone && holds(index))
+    return {use.field,   index,   use.address - plan_.buffers[index].range.address, use.bytes, use.access,
+            use.settled, use.peer};
+  const NamedRange* below = nullptr;
+  for (const GraphBuilder* builder = this; builder != nullptr && below == nullptr; builder = builder->outer_)
+    if (const uint32_t near = builder->buffer_below(use.address); near != kNone)
+      below = &builder->plan_.buffers[near].range;
   refuse(node,
          fmt::format("field '{}' is {}, outside every declared buffer; {}", use.field, in_hex(use.address, use.bytes),
                      below == nullptr ? "no buffer is declared below it"
@@ -468,16 +475,32 @@ Use GraphBuilder::locate(const PlanNode& node, const AddressedUse& use) {
          "declare the buffer, or correct the view");
 }
 
+// Declares the buffer of a plan around this one that holds these bytes.
+bool GraphBuilder::declare_outer_buffer(uint64_t address, uint64_t bytes) {
+  const Buffer* found = outer_ == nullptr ? nullptr : outer_->outer_buffer(address, bytes);
+  if (found != nullptr) declare(found->range, {.live_in = true, .live_out = true});
+  return found != nullptr;
+}
+
+const Buffer* GraphBuilder::outer_buffer(uint64_t address, uint64_t bytes) const {
+  for (const GraphBuilder* builder = this; builder != nullptr; builder = builder->outer_) {
+    const uint32_t below = builder->buffer_below(address);
+    if (below == kNone) continue;
+    const Buffer& buffer = builder->plan_.buffers[below];
+    if (address + bytes <= buffer.range.address + buffer.range.bytes) return &buffer;
+  }
+  return nullptr;
+}
+
 // Declares the whole buffer of the device that holds these bytes, unless a part of it is declared or its name is taken.
 bool GraphBuilder::declare_live_buffer(uint64_t address, uint64_t bytes) {
   const LiveBuffer live = plan_.device->buffers().at(address);
   if (live.serial == 0 || bytes > live.address + live.bytes - address) return false;
-  const uint32_t below = buffer_below(live.address + live.bytes - 1);
-  if (below != kNone && plan_.buffers[below].range.address + plan_.buffers[below].range.bytes > live.address)
-    return false;
   const std::string name = plan_.device->buffers().name_at(live.address);
-  const auto name_of = [&](uint32_t index) -> std::string_view { return plan_.buffers[index].range.name; };
-  if (name.empty() || buffer_names_.find(name, name_of) != kNone) return false;
+  if (name.empty()) return false;
+  for (const GraphBuilder* builder = this; builder != nullptr; builder = builder->outer_)
+    if (builder->overlapping(live.address, live.bytes) != nullptr || builder->buffer_named(name) != nullptr)
+      return false;
   declare({name, live.address, live.bytes, "activation"}, {.live_in = is_body_, .live_out = true});
   return true;
 }
@@ -485,7 +508,7 @@ bool GraphBuilder::declare_live_buffer(uint64_t address, uint64_t bytes) {
 // Those that declare_live_buffer() declared for a node that is refused.
 void GraphBuilder::forget_buffers_from(size_t first) {
   if (plan_.buffers.size() == first) return;
-  std::erase_if(buffers_by_address_, [&](const BufferStart& start) { return start.buffer >= first; });
+  for (size_t i = first; i < plan_.buffers.size(); ++i) buffers_by_address_.erase(plan_.buffers[i].range.address);
   plan_.buffers.erase(plan_.buffers.begin() + static_cast<std::ptrdiff_t>(first), plan_.buffers.end());
   buffer_states_.resize(first);
   buffer_names_ = NameTable();
@@ -553,16 +576,13 @@ void GraphBuilder::check_frozen(const PlanNode& node) const {
                fmt::format("field '{}' declares {} frozen, and node '{}' writes there", use.field, text(),
                            plan_.nodes[written->node].name),
                "make the field In");
-    } else if (writes(use.access)) {
+    } else if (writes(use.access) && state.frozen) {
       const ByteRange range = address_range(use);
-      for (uint32_t at = state.frozen_use; at != kNone; at = frozen_uses_[at].earlier) {
-        const FrozenUse& frozen = frozen_uses_[at];
-        if (frozen.range.address < range.end() && range.address < frozen.range.end())
-          refuse(node,
-                 fmt::format("field '{}' writes {}, which node '{}' declares frozen", use.field, text(),
-                             plan_.nodes[frozen.node].name),
-                 "make the reader's field In");
-      }
+      if (const std::optional<uint32_t> reader = frozen_.node_of(range.address, range.end()))
+        refuse(node,
+               fmt::format("field '{}' writes {}, which node '{}' declares frozen", use.field, text(),
+                           plan_.nodes[*reader].name),
+               "make the reader's field In");
     }
   }
 }
@@ -572,9 +592,21 @@ ByteRange GraphBuilder::address_range(const Use& use) const {
 }
 
 uint32_t GraphBuilder::buffer_below(uint64_t address) const {
-  const auto above = std::upper_bound(buffers_by_address_.begin(), buffers_by_address_.end(), address,
-                                      [](uint64_t at, const BufferStart& start) { return at < start.address; });
-  return above == buffers_by_address_.begin() ? kNone : std::prev(above)->buffer;
+  const auto above = buffers_by_address_.upper_bound(address);
+  return above == buffers_by_address_.begin() ? kNone : std::prev(above)->second;
+}
+
+const Buffer* GraphBuilder::buffer_named(std::string_view name) const {
+  const uint32_t found =
+      buffer_names_.find(name, [&](uint32_t id) -> std::string_view { return plan_.buffers[id].range.name; });
+  return found == kNone ? nullptr : &plan_.buffers[found];
+}
+
+const Buffer* GraphBuilder::overlapping(uint64_t address, uint64_t bytes) const {
+  const uint32_t below = buffer_below(address + bytes - 1);
+  if (below == kNone) return nullptr;
+  const Buffer& buffer = plan_.buffers[below];
+  return buffer.range.address + buffer.range.bytes > address ? &buffer : nullptr;
 }
 
 uint32_t GraphBuilder::node_named(std::string_view name) const {
@@ -589,9 +621,8 @@ void GraphBuilder::refuse(const PlanNode& node, std::string detail, std::string 
 }
 
 Plan GraphBuilder::finish(EdgePolicy policy) && {
-  for (const ConditionInfo& condition : plan_.conditions)
-    if (std::none_of(plan_.nodes.begin(), plan_.nodes.end(),
-                     [&](const PlanNode& node) { return node.condition == condition.address; }))
+  for (size_t i = 0; i < plan_.conditions.size(); ++i)
+    if (const ConditionInfo& condition = plan_.conditions[i]; obeyed_by_[i] == kNone)
       throw Error({.doing = "finish plan",
                    .object = plan_.name,
                    .detail = fmt::format("no conditional node obeys the condition '{}'",

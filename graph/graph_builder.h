@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -23,6 +24,7 @@
 
 #include "graph/dump/name_table.h"
 #include "graph/edges/edge_derivation.h"
+#include "graph/edges/frozen_ranges.h"
 #include "graph/edges/hazard_tracker.h"
 #include "graph/launch_arguments.h"
 #include "graph/node.h"
@@ -334,28 +336,19 @@ class GraphBuilder {
   };
   static constexpr uint32_t kNone = NameTable::kNone;
 
-  struct BufferStart {
-    uint64_t address = 0;
-    uint32_t buffer = 0;
-  };
-  // A range that a node declares frozen.
-  struct FrozenUse {
-    ByteRange range;
-    uint32_t node = 0;
-    uint32_t earlier = kNone;  // index in frozen_uses_
-  };
   // What the builder knows of a buffer beside the plan.
   struct BufferState {
-    bool written = false;         // by a node
-    uint32_t frozen_use = kNone;  // the latest: the head of a list in frozen_uses_
-    uint32_t freed_by = kNone;    // the node
+    bool written = false;       // by a node
+    bool frozen = false;        // a part, by a node
+    uint32_t freed_by = kNone;  // the node
   };
   template <KernelArgs A>
   static std::span<const std::byte> argument_bytes(const A& args) {
     return std::as_bytes(std::span<const A, 1>(&args, 1));
   }
 
-  // The builder of a body of `outer`'s node: knows its buffers, and that all of them hold values.
+  // The builder of a body of `outer`'s node: knows its buffers, and that all of them hold values. Its plan declares
+  // those that its nodes use.
   GraphBuilder(const GraphBuilder& outer, std::string name);
 
   PlanNode new_node(std::string_view name, NodeKind kind) const;
@@ -398,9 +391,15 @@ class GraphBuilder {
   void order_with_loops(const PlanNode& node);
   void note_exchange(PlanNode& node) const;
   Use locate(const PlanNode& node, const AddressedUse& use);
+  bool declare_outer_buffer(uint64_t address, uint64_t bytes);
   bool declare_live_buffer(uint64_t address, uint64_t bytes);
   void forget_buffers_from(size_t first);
   ByteRange address_range(const Use& use) const;
+  const Buffer* buffer_named(std::string_view name) const;
+  // A buffer that shares bytes with the range.
+  const Buffer* overlapping(uint64_t address, uint64_t bytes) const;
+  // Of the plan or of one around it: the buffer that holds all bytes of the range.
+  const Buffer* outer_buffer(uint64_t address, uint64_t bytes) const;
   // The last buffer that starts at or below `address`; kNone when there is none.
   uint32_t buffer_below(uint64_t address) const;
   uint32_t node_named(std::string_view name) const;
@@ -410,17 +409,19 @@ class GraphBuilder {
   uint64_t allocated_bytes_ = 0;  // addresses that allocate() has given out
   bool has_allocated_ = false;    // a buffer is memory of allocate(), of this builder or of one around it
   bool is_body_ = false;
-  uint64_t loop_around_ = 0;    // of a loop's body: loops_address of the plan that the loop is in
-  uint32_t last_loop_ = kNone;  // the node
-  bool loops_nest_ = false;     // a loop in a conditional node, or one of those in a loop
-  std::string prefix_;          // of the scopes that are open, with their dots
-  uint32_t layer_chars_ = 0;    // of prefix_: the outermost scope
-  std::vector<BufferStart> buffers_by_address_;
+  uint64_t loop_around_ = 0;             // of a loop's body: loops_address of the plan that the loop is in
+  uint32_t last_loop_ = kNone;           // the node
+  bool loops_nest_ = false;              // a loop in a conditional node, or one of those in a loop
+  std::string prefix_;                   // of the scopes that are open, with their dots
+  uint32_t layer_chars_ = 0;             // of prefix_: the outermost scope
+  const GraphBuilder* outer_ = nullptr;  // of a body: the builder around it
+  std::map<uint64_t, uint32_t> buffers_by_address_;
   std::vector<BufferState> buffer_states_;  // by index in plan_.buffers
   LiveBuffer last_live_;                    // that of the last range declared: the next often lies in it, too
   NameTable buffer_names_, node_names_;
   HazardTracker hazards_;
-  std::vector<FrozenUse> frozen_uses_;
+  FrozenRanges frozen_;
+  std::vector<uint32_t> obeyed_by_;  // by index in plan_.conditions: the conditional node, or kNone
   Orders orders_;
   std::vector<PendingBodies> pending_bodies_;
   std::vector<AddressedUse> addressed_;  // scratch of add_kernel()

@@ -3,242 +3,164 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <functional>
-#include <numeric>
+#include <map>
+#include <queue>
+#include <set>
 #include <span>
-#include <string_view>
 #include <utility>
 
-#include "graph/edges/edge_derivation.h"
-#include "graph/edges/reachability.h"
+#include "graph/edges/edge_orders.h"
+#include "graph/edges/touches.h"
 
 namespace nodewright {
 namespace {
 
-// One use as addresses: buffers of a plan, or of two plans, may overlap.
-struct Touch {
-  uint64_t begin = 0, end = 0;
-  Access access = Access::in;
-  const PlanNode* node = nullptr;
-  std::string_view field;
-  const Buffer* buffer = nullptr;
-  bool of_first = false;  // of the two plans that conflicts() compares
-  bool settled = false;   // perhaps read before the wait
-};
+// Touches of the bytes where a sweep over addresses is, by node. Calls f(earlier, later) for a new one and each that it
+// must follow or that must follow it: the last writer before it, the first after it, and for a writer the readers
+// between those. The others are ordered through these, since orders are transitive. A frozen touch meets every writer.
+class SweptBytes {
+ public:
+  template <class Function>
+  void add(const Touch& touch, const Function& f) {
+    while (!ends_.empty() && ends_.top().first <= touch.begin) {
+      remove(*ends_.top().second);
+      ends_.pop();
+    }
+    ends_.emplace(touch.end, &touch);
+    if (touch.access == Access::frozen) {
+      for (const Touch* writer : writers_) f(*writer, touch);
+      frozen_.insert(&touch);
+      return;
+    }
+    const auto next = writers_.upper_bound(&touch);
+    const auto after = std::find_if(next, writers_.end(), [&](const Touch* w) { return w->node != touch.node; });
+    auto first = writers_.lower_bound(&touch);
+    while (first != writers_.begin() && (*std::prev(first))->node == touch.node) --first;
+    const Touch* const before = first == writers_.begin() ? nullptr : *std::prev(first);
+    if (before != nullptr) f(*before, touch);
+    if (after != writers_.end()) f(touch, **after);
+    if (!writes(touch.access)) {
+      readers_.insert(&touch);
+      return;
+    }
+    auto reader = before == nullptr ? readers_.begin() : readers_.lower_bound(before);
+    for (; reader != readers_.end(); ++reader) {
+      const uint32_t id = (*reader)->node->id;
+      if (after != writers_.end() && id > (*after)->node->id) break;
+      if (id < touch.node->id) f(**reader, touch);
+      if (id > touch.node->id) f(touch, **reader);
+    }
+    for (const Touch* frozen : frozen_) f(*frozen, touch);
+    writers_.insert(&touch);
+  }
 
-// What the nodes inside `node` touch, as `node`'s own: the driver starts none of them before `node`, so that what they
-// declare frozen or settled is read no earlier than the rest. `plan` is the one that `use` names its buffer in.
-void collect_nested(const Plan& plan, const PlanNode& node, std::vector<Touch>& touches);
-
-// What a node touches because of conditions, whatever its uses say: a conditional node reads the one that it obeys, a
-// loop has every other node before it or after it, and so has a node of a loop's body. `loop_around`: of a loop's
-// body, loops_address of the plan that the loop is in, else 0.
-void collect_condition(const Plan& plan, const PlanNode& node, bool has_loops, uint64_t loop_around,
-                       std::vector<Touch>& touches) {
-  const auto collect_at = [&](uint64_t address, Access access, std::string_view field) {
-    for (const Buffer& buffer : plan.buffers)
-      if (buffer.range.address == address)
-        touches.push_back({address, address + kConditionBytes, access, &node, field, &buffer});
+ private:
+  struct ByNode {
+    bool operator()(const Touch* a, const Touch* b) const {
+      return a->node->id != b->node->id ? a->node->id < b->node->id : std::less<>()(a, b);
+    }
   };
-  if (node.kind == NodeKind::conditional) collect_at(node.condition, Access::in, kConditionField);
-  if (has_loops) collect_at(loops_address(plan.name), loops(node) ? Access::inout : Access::in, kLoopsField);
-  if (loop_around != 0) collect_at(loop_around, Access::inout, kLoopsField);
-}
+  using Touches = std::set<const Touch*, ByNode>;
 
-void collect(const Plan& plan, uint64_t loop_around, std::vector<Touch>& touches) {
-  const bool has_loops = std::any_of(plan.nodes.begin(), plan.nodes.end(), loops);
-  size_t uses = touches.size();
-  for (const PlanNode& node : plan.nodes) uses += node.uses.size();
-  touches.reserve(uses);
-  for (const PlanNode& node : plan.nodes) {
-    if (!plan.conditions.empty() || loop_around != 0) collect_condition(plan, node, has_loops, loop_around, touches);
-    if (!node.bodies.empty()) {
-      for (const auto& body : node.bodies) collect_nested(*body, node, touches);
-      continue;
-    }
-    for (const Use& use : node.uses) {
-      const Buffer& buffer = plan.buffers.at(use.buffer);
-      const uint64_t begin = buffer.range.address + use.offset;
-      touches.push_back({begin, begin + use.bytes, use.access, &node, use.field, &buffer, false, use.settled});
-    }
+  void remove(const Touch& touch) {
+    (touch.access == Access::frozen ? frozen_ : writes(touch.access) ? writers_ : readers_).erase(&touch);
   }
-}
 
-void collect_nested(const Plan& plan, const PlanNode& node, std::vector<Touch>& touches) {
-  for (const PlanNode& inner : plan.nodes) {
-    for (const auto& body : inner.bodies) collect_nested(*body, node, touches);
-    if (!inner.bodies.empty()) continue;
-    for (const Use& use : inner.uses) {
-      const Buffer& buffer = plan.buffers.at(use.buffer);
-      const uint64_t begin = buffer.range.address + use.offset;
-      const Access access = use.access == Access::frozen ? Access::in : use.access;
-      touches.push_back({begin, begin + use.bytes, access, &node, use.field, &buffer});
-    }
-  }
-}
-
-// `touches` by first address. Calls f(a, b, first shared address, end) for every two touches that share bytes, at least
-// one of them writing.
-template <class Function>
-void for_each_clash(std::span<const Touch> touches, Function&& f) {
-  std::vector<const Touch*> open;  // those that reach the current address
-  for (const Touch& touch : touches) {
-    std::erase_if(open, [&](const Touch* earlier) { return earlier->end <= touch.begin; });
-    for (const Touch* earlier : open)
-      if (writes(earlier->access) || writes(touch.access))
-        f(*earlier, touch, touch.begin, std::min(earlier->end, touch.end));
-    open.push_back(&touch);
-  }
-}
-
-bool gives_order(const Plan& plan, const Edge& edge) {
-  if (edge.from >= edge.to || edge.to >= plan.nodes.size()) return false;
-  if (edge.type == EdgeType::full) return true;
-  const PlanNode &from = plan.nodes[edge.from], &to = plan.nodes[edge.to];
-  return from.kind == NodeKind::kernel && to.kind == NodeKind::kernel && to.waits_for_inputs;
-}
-
-// What is complete before a node touches anything that is neither frozen nor settled, and what before it starts.
-struct PlanOrders {
-  Reachability before, at_start;
-
-  bool ordered(const Touch& earlier, const Touch& later) const {
-    const bool early = later.settled && writes(earlier.access);
-    return (early ? at_start : before).ordered(earlier.node->id, later.node->id);
-  }
+  Touches readers_, writers_, frozen_;
+  using End = std::pair<uint64_t, const Touch*>;
+  std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
 };
 
-PlanOrders orders_of(const Plan& plan, bool any_settled) {
-  std::vector<const Edge*> edges;
-  edges.reserve(plan.edges.size());
-  for (const Edge& edge : plan.edges)
-    if (gives_order(plan, edge)) edges.push_back(&edge);
-  const auto by_to = [](const Edge* a, const Edge* b) { return a->to < b->to; };
-  if (!std::is_sorted(edges.begin(), edges.end(), by_to)) std::sort(edges.begin(), edges.end(), by_to);
-  PlanOrders orders{Reachability(plan.nodes.size()), Reachability(any_settled ? plan.nodes.size() : 0)};
-  for (const Edge* edge : edges) {
-    orders.before.add(edge->from, edge->to);
-    if (any_settled) enter_start(orders.at_start, orders.before, *edge, plan.nodes[edge->from]);
-  }
-  return orders;
-}
-
-// By first address, then in the order in which they were collected.
-void sort_by_address(std::vector<Touch>& touches) {
-  std::stable_sort(touches.begin(), touches.end(), [](const Touch& a, const Touch& b) { return a.begin < b.begin; });
-}
-
-// The same where all touches are of the plan's own buffers and no two of those overlap: few buffers are touched by many
-// nodes, so the touches are counted into place buffer by buffer. False, and nothing done, for other plans.
-bool sort_by_buffer(const Plan& plan, std::vector<Touch>& touches) {
-  std::vector<uint32_t> by_address(plan.buffers.size());
-  std::iota(by_address.begin(), by_address.end(), 0);
-  const auto range_of = [&](uint32_t buffer) -> const NamedRange& { return plan.buffers[buffer].range; };
-  std::sort(by_address.begin(), by_address.end(),
-            [&](uint32_t a, uint32_t b) { return range_of(a).address < range_of(b).address; });
-  for (size_t i = 1; i < by_address.size(); ++i) {
-    const NamedRange& before = range_of(by_address[i - 1]);
-    if (before.address + before.bytes > range_of(by_address[i]).address) return false;
-  }
-  const std::less<const Buffer*> below;
-  const Buffer* const first = plan.buffers.data();
-  std::vector<size_t> next(plan.buffers.size() + 1);  // by buffer: how many touches, then where its next one goes
-  for (const Touch& touch : touches) {
-    if (below(touch.buffer, first) || !below(touch.buffer, first + plan.buffers.size())) return false;
-    if (touch.end > touch.buffer->range.address + touch.buffer->range.bytes) return false;
-    ++next[static_cast<size_t>(touch.buffer - first)];
-  }
-  size_t at = 0;
-  for (const uint32_t buffer : by_address) at += std::exchange(next[buffer], at);
-  std::vector<Touch> sorted(touches.size());
-  for (const Touch& touch : touches) sorted[next[static_cast<size_t>(touch.buffer - first)]++] = touch;
-  touches.swap(sorted);
-  const auto by_begin = [](const Touch& a, const Touch& b) { return a.begin < b.begin; };
-  for (auto begin = touches.begin(); begin != touches.end();) {
-    const auto end = std::find_if(begin, touches.end(), [&](const Touch& t) { return t.buffer != begin->buffer; });
-    if (!std::is_sorted(begin, end, by_begin)) std::stable_sort(begin, end, by_begin);
-    begin = end;
-  }
-  return true;
-}
-
-// Whether each of `touches`, which share bytes and come by node, is ordered after the last one that it must follow.
-// That orders all of them, since orders are transitive.
-bool chain_is_ordered(std::span<const Touch* const> touches, const PlanOrders& orders) {
+// The same for touches of the very same bytes, by node: quicker, and most buffers are used as a whole.
+template <class Function>
+void sweep_alike(std::span<const Touch* const> touches, const Function& f) {
   const Touch* writer = nullptr;
-  bool frozen = false, written = false;
-  size_t first_reader = 0, end_of_readers = 0;  // since `writer`, in `touches`
+  bool any_frozen = false, any_written = false;
+  size_t first_reader = 0;  // since `writer`
   for (size_t i = 0; i < touches.size(); ++i) {
     const Touch& touch = *touches[i];
-    const auto follows = [&](const Touch& earlier) {
-      return earlier.node == touch.node || orders.ordered(earlier, touch);
-    };
-    frozen |= touch.access == Access::frozen;
-    written |= writes(touch.access);
-    if (frozen && written) return false;
-    if (writer != nullptr && !follows(*writer)) return false;
-    if (writes(touch.access)) {
-      for (size_t r = first_reader; r < end_of_readers; ++r)
-        if (!follows(*touches[r])) return false;
-      writer = &touch;
-      first_reader = i + 1;
-    }
-    end_of_readers = i + 1;
+    any_frozen |= touch.access == Access::frozen;
+    any_written |= writes(touch.access);
+    if (touch.access == Access::frozen) continue;
+    if (writer != nullptr) f(*writer, touch);
+    if (!writes(touch.access)) continue;
+    for (size_t r = first_reader; r < i; ++r)
+      if (touches[r]->access != Access::frozen) f(*touches[r], touch);
+    writer = &touch;
+    first_reader = i + 1;
   }
-  return true;
+  if (!any_frozen || !any_written) return;
+  for (const Touch* frozen : touches)
+    for (const Touch* other : touches)
+      if (frozen->access == Access::frozen && writes(other->access)) f(*frozen, *other);
 }
 
-// The same for every byte that `touches` reach: they overlap one another, directly or through others.
-bool all_ordered(std::span<const Touch> touches, const PlanOrders& orders, std::vector<const Touch*>& scratch) {
-  const auto ordered_at = [&](uint64_t at) {
-    scratch.clear();
-    for (const Touch& touch : touches)
-      if (touch.begin <= at && at < touch.end) scratch.push_back(&touch);
-    const auto by_node = [](const Touch* a, const Touch* b) { return a->node->id < b->node->id; };
-    if (!std::is_sorted(scratch.begin(), scratch.end(), by_node))
-      std::stable_sort(scratch.begin(), scratch.end(), by_node);
-    return chain_is_ordered(scratch, orders);
+// Calls f(a, b) for the touches that must be ordered, a's node having the smaller id, or for a frozen one and a writer.
+template <class Function>
+void for_each_needed(std::span<const Touch> touches, const Function& f) {
+  const auto in_order = [&](const Touch& a, const Touch& b) {
+    if (a.node->id < b.node->id) f(a, b);
+    if (b.node->id < a.node->id) f(b, a);  // of one node: refused when the node is added, no edge can help
   };
-  const bool alike = std::all_of(touches.begin(), touches.end(), [&](const Touch& touch) {
-    return touch.begin == touches[0].begin && touch.end == touches[0].end;
-  });
-  if (alike) return ordered_at(touches[0].begin);
-  std::vector<uint64_t> cuts;
-  for (const Touch& touch : touches) cuts.insert(cuts.end(), {touch.begin, touch.end});
-  std::sort(cuts.begin(), cuts.end());
-  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-  return std::all_of(cuts.begin(), cuts.end(), ordered_at);
+  std::vector<const Touch*> by_node;
+  for (size_t first = 0, last = 0; first < touches.size(); first = last) {
+    last = end_of_overlap(touches, first);
+    if (last - first == 1) continue;
+    const std::span<const Touch> together = touches.subspan(first, last - first);
+    const bool alike = std::ranges::all_of(
+        together, [&](const Touch& touch) { return touch.begin == together[0].begin && touch.end == together[0].end; });
+    if (alike) {
+      by_node.clear();
+      for (const Touch& touch : together) by_node.push_back(&touch);
+      const auto by_id = [](const Touch* a, const Touch* b) { return a->node->id < b->node->id; };
+      if (!std::is_sorted(by_node.begin(), by_node.end(), by_id))
+        std::stable_sort(by_node.begin(), by_node.end(), by_id);
+      sweep_alike(by_node, in_order);
+    } else {
+      SweptBytes swept;
+      for (const Touch& touch : together) swept.add(touch, in_order);
+    }
+  }
+}
+
+OrderQuestion question_of(const Touch& earlier, const Touch& later) {
+  return {earlier.node->id, later.node->id, later.settled && writes(earlier.access)};
+}
+
+bool meets_frozen(const Touch& a, const Touch& b) { return a.access == Access::frozen || b.access == Access::frozen; }
+
+MissingOrder missing_order(const Touch& a, const Touch& b) {
+  const uint64_t begin = std::max(a.begin, b.begin), end = std::min(a.end, b.end);
+  return {a.node->id,           b.node->id, a.node->name, b.node->name,         std::string(a.field),
+          std::string(b.field), a.access,   b.access,     a.buffer->range.name, begin - a.buffer->range.address,
+          end - begin};
 }
 
 std::vector<MissingOrder> missing_orders(const Plan& plan, uint64_t loop_around) {
   std::vector<Touch> touches;
-  collect(plan, loop_around, touches);
-  const PlanOrders orders =
-      orders_of(plan, std::any_of(touches.begin(), touches.end(), [](const Touch& touch) { return touch.settled; }));
-  if (!sort_by_buffer(plan, touches)) sort_by_address(touches);
+  collect_touches(plan, loop_around, touches);
+  sort_touches(touches);
+  std::vector<OrderQuestion> questions;
+  bool any_frozen = false;
+  for_each_needed(touches, [&](const Touch& a, const Touch& b) {
+    if (meets_frozen(a, b))
+      any_frozen = true;
+    else if (const OrderQuestion question = question_of(a, b); questions.empty() || questions.back() != question)
+      questions.push_back(question);
+  });
+  const std::vector<OrderQuestion> open = unordered(plan, std::move(questions));
   std::vector<MissingOrder> missing;
-  const auto report = [&](const Touch& x, const Touch& y, uint64_t begin, uint64_t end) {
-    if (x.node == y.node) return;  // refused when the node is added: no edge can help
-    const bool swapped = x.node->id > y.node->id;
-    const Touch &a = swapped ? y : x, &b = swapped ? x : y;
-    const bool frozen = a.access == Access::frozen || b.access == Access::frozen;
-    if (!frozen && orders.ordered(a, b)) return;
-    missing.push_back({a.node->id, b.node->id, a.node->name, b.node->name, std::string(a.field), std::string(b.field),
-                       a.access, b.access, a.buffer->range.name, begin - a.buffer->range.address, end - begin});
-  };
-  std::vector<const Touch*> scratch;
-  for (size_t first = 0, last = 0; first < touches.size(); first = last) {
-    for (uint64_t end = touches[first].end; last < touches.size() && (last == first || touches[last].begin < end);
-         ++last)
-      end = std::max(end, touches[last].end);
-    const std::span<const Touch> together(&touches[first], last - first);
-    if (!all_ordered(together, orders, scratch)) for_each_clash(together, report);
-  }
+  if (any_frozen || !open.empty())
+    for_each_needed(touches, [&](const Touch& a, const Touch& b) {
+      if (missing.size() == kMostMissingOrders) return;
+      if (meets_frozen(a, b) || std::ranges::binary_search(open, question_of(a, b)))
+        missing.push_back(missing_order(a, b));
+    });
   for (const PlanNode& node : plan.nodes)
     for (const auto& body : node.bodies)
       for (MissingOrder& inside :
            missing_orders(*body, node.conditional == ConditionalKind::while_ ? loops_address(plan.name) : 0))
-        missing.push_back(std::move(inside));
+        if (missing.size() < kMostMissingOrders) missing.push_back(std::move(inside));
   return missing;
 }
 
@@ -251,47 +173,5 @@ std::string describe(const MissingOrder& missing) {
 }
 
 std::vector<MissingOrder> missing_orders(const Plan& plan) { return missing_orders(plan, 0); }
-
-std::vector<PlanConflict> conflicts(const Plan& a, const Plan& b) {
-  std::vector<Touch> touches;
-  collect(a, 0, touches);
-  for (Touch& touch : touches) touch.of_first = true;
-  collect(b, 0, touches);
-  // Each graph has conditions and allocations of its own, whatever their addresses in the plan.
-  std::erase_if(touches, [](const Touch& touch) { return touch.begin >= kConditionBase || is_allocated(touch.begin); });
-  sort_by_address(touches);
-  std::vector<PlanConflict> found;
-  for_each_clash(touches, [&](const Touch& x, const Touch& y, uint64_t begin, uint64_t end) {
-    if (x.of_first == y.of_first) return;
-    const Touch &one = x.of_first ? x : y, &two = x.of_first ? y : x;
-    found.push_back(
-        {one.node->name, std::string(one.field), two.node->name, std::string(two.field), begin, end - begin});
-  });
-  return found;
-}
-
-void check_may_run_at_once(const Plan& a, const Plan& b) {
-  const auto any_of = [](const Plan& plan, const auto& matches) {
-    return std::any_of(plan.nodes.begin(), plan.nodes.end(), matches);
-  };
-  const auto conditional = [](const PlanNode& node) { return node.kind == NodeKind::conditional; };
-  if ((any_of(a, loops) && any_of(b, conditional)) || (any_of(a, conditional) && any_of(b, loops)))
-    throw Error({.doing = "run plan",
-                 .object = a.name,
-                 .detail = fmt::format("beside plan '{}': one has a loop, the other a conditional node, and the driver "
-                                       "fails where those run at once",
-                                       b.name),
-                 .advice = "launch both on one stream, or put an event between them"});
-  const std::vector<PlanConflict> found = conflicts(a, b);
-  if (found.empty()) return;
-  const PlanConflict& first = found[0];
-  throw Error({.doing = "run plan",
-               .object = a.name,
-               .detail = fmt::format("beside plan '{}': {} conflicts, the first: '{}' ({}) and '{}' ({}) share {:#x} + "
-                                     "{} bytes, and one of them writes",
-                                     b.name, found.size(), first.node_a, first.field_a, first.node_b, first.field_b,
-                                     first.address, first.bytes),
-               .advice = "launch both on one stream, put an event between them, or give each a workspace of its own"});
-}
 
 }  // namespace nodewright

@@ -1,7 +1,8 @@
-// Checks a plan's edges against its uses, pair by pair. Shares nothing with the tracker that derived the edges: what it
+// Checks a plan's edges against its uses, byte by byte. Shares nothing with the tracker that derived the edges: what it
 // finds missing is missing, however the plan was made.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -23,10 +24,14 @@ struct MissingOrder {
 // "'l0.norm' (y: out) and 'l0.qkv' (x: in) share normed[0,4096) without an order"
 std::string describe(const MissingOrder& missing);
 
-// Empty for a correct plan. By address, then by node. Counts a programmatic edge only where it goes from a kernel to a
-// kernel that waits. Reports what may be read before the wait: a frozen use of anything that a node writes, ordered or
-// not, and a settled use of what need not be complete when the reader starts.
-// O(uses log uses + overlapping pairs + edges * nodes / 64).
+// How many are listed at most.
+inline constexpr size_t kMostMissingOrders = 1000;
+
+// Empty for a correct plan. By address, at most kMostMissingOrders: of nodes that touch the same bytes one after the
+// other, the ones that no path orders, not all pairs that this leaves without an order. Counts a programmatic edge only
+// where it goes from a kernel to a kernel that waits. Reports what may be read before the wait: a frozen use of
+// anything that a node writes, ordered or not, and a settled use of what need not be complete when the reader starts.
+// O(uses log uses + edges), and for each order over more than 4096 nodes a path of chains (edges/reachability.h).
 std::vector<MissingOrder> missing_orders(const Plan& plan);
 
 // One use of each of two plans, field_a of node_a and field_b of node_b, of the same bytes: `bytes` from `address` on,
@@ -35,9 +40,10 @@ struct PlanConflict {
   std::string node_a, field_a, node_b, field_b;
   uint64_t address = 0, bytes = 0;
 };
-std::vector<PlanConflict> conflicts(const Plan& a, const Plan& b);  // also of a plan with itself: two graphs of it
-// Throws Error with the first conflict and how many there are, and where one plan has a loop and the other a
-// conditional node: the driver runs a loop beside no other conditional node (see loops_address in graph/node.h).
+// The first `most` by address; also of a plan with itself: two graphs of it. O(uses log uses + conflicts).
+std::vector<PlanConflict> conflicts(const Plan& a, const Plan& b, size_t most = 1000);
+// Throws Error with the first conflict, and where one plan has a loop and the other a conditional node: the driver runs
+// a loop beside no other conditional node (see loops_address in graph/node.h).
 void check_may_run_at_once(const Plan& a, const Plan& b);
 
 }  // namespace nodewright

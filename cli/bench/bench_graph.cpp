@@ -8,6 +8,7 @@
 #include "bench/graph/graph_bench.h"
 #include "bench/graph/library_bench.h"
 #include "bench/graph/model_graph_bench.h"
+#include "bench/graph/scale_bench.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/graph_bench_tables.h"
 #include "cli/bench/graph_targets.h"
@@ -30,7 +31,7 @@ struct GraphBenchCommand {
   GraphBenchOptions bench;
   std::filesystem::path model;
   LibraryBenchOptions library;
-  bool products = false, model_only = false, buckets = false, reserve = false, check = false;
+  bool products = false, model_only = false, buckets = false, reserve = false, check = false, scale = false;
   int64_t most_rows = 512, context = 1024;
   RecordOptions record;
 };
@@ -141,7 +142,38 @@ nlohmann::ordered_json record_of(const GraphBenchCommand& command, const Device&
   return file;
 }
 
+// --scale.
+int run_scale(const GraphBenchCommand& command) {
+  const OpenedDevice opened = open_device(command.device);
+  const ScaledPlans plans(*opened.device);
+  nlohmann::ordered_json lines = nlohmann::ordered_json::array();
+  write_standard_output(scale_heading());
+  for (const ScaledShape shape : kScaledShapes)
+    for (const int nodes : command.lengths) {
+      const ScaleLine line = measure_scale(*opened.device, plans, shape, static_cast<size_t>(nodes), {});
+      write_standard_output(describe(line));
+      lines.push_back({{"shape", to_string(line.shape)},
+                       {"nodes", line.nodes},
+                       {"edges", line.edges},
+                       {"add_s", line.add},
+                       {"finish_s", line.finish},
+                       {"heap_bytes", line.heap_bytes},
+                       {"text_s", line.text},
+                       {"json_s", line.json},
+                       {"diff_s", line.diff}});
+      if (line.instantiate) lines.back()["instantiate_s"] = *line.instantiate;
+      if (line.driver) lines.back()["driver_s"] = *line.driver;
+    }
+  if (command.record.out.empty()) return 0;
+  nlohmann::ordered_json file = measurement_record(*opened.device, command.record);
+  file["units"] = "s: seconds of the whole plan; of processor time, but instantiate_s and driver_s of wall time";
+  file["lines"] = std::move(lines);
+  write_record(command.record, file);
+  return 0;
+}
+
 int run_bench_graph(const GraphBenchCommand& command) {
+  if (command.scale) return run_scale(command);
   if ((command.buckets || command.model_only) && command.model.empty())
     throw Error({.doing = "use",
                  .object = command.buckets ? "--buckets" : "--model-only",
@@ -194,6 +226,8 @@ void add_bench_graph(CLI::App& bench, Action& chosen) {
   graph->add_option("--product-nodes", command->library.nodes, "products of the chain")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
+  graph->add_flag("--scale", command->scale,
+                  "time and memory of plans as they grow to --lengths nodes, in ten shapes, and nothing else");
   graph->add_flag("--buckets", command->buckets, "build the model's decode graphs of all buckets, for two slots");
   graph->add_flag("--reserve", command->reserve, "before the buckets, one graph of as many nodes as they have in all");
   graph->add_option("--most-rows", command->most_rows, "of the largest bucket")

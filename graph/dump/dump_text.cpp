@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <iterator>
 #include <map>
+#include <unordered_map>
 
 #include "graph/dump/graph_dump.h"
 #include "graph/edges/plan_fold.h"
@@ -175,16 +176,20 @@ Shown folded(const Plan& plan) {
   return shown;
 }
 
-// A body's builder knows all buffers of the outer plan: they are not shown again.
-void hide_buffers_of(const Plan& outer, const Plan& plan, Shown& shown) {
-  for (uint32_t id = 0; id < plan.buffers.size(); ++id)
-    for (const Buffer& known : outer.buffers)
-      if (known.range == plan.buffers[id].range) shown.buffers[id] = false;
-}
+// Buffers of the plans around a body or a child, by name: they are not shown again.
+using KnownBuffers = std::unordered_map<std::string_view, const NamedRange*>;
 
-std::string text_of(const Plan& plan, Fold fold, const Plan* outer, const std::string& indent) {
+std::string text_of(const Plan& plan, Fold fold, KnownBuffers& known, const std::string& indent) {
   Shown shown = fold == Fold::layers ? folded(plan) : all_of(plan);
-  if (outer != nullptr) hide_buffers_of(*outer, plan, shown);
+  std::vector<std::string_view> own;  // those that are new
+  for (uint32_t id = 0; id < plan.buffers.size(); ++id) {
+    const NamedRange& range = plan.buffers[id].range;
+    const auto [found, is_new] = known.emplace(range.name, &range);
+    if (is_new)
+      own.push_back(range.name);
+    else if (*found->second == range)
+      shown.buffers[id] = false;
+  }
   std::string out = indent + summary(plan);
   const auto write = std::back_inserter(out);
   for (uint32_t id = 0; id < plan.buffers.size(); ++id) {
@@ -203,14 +208,18 @@ std::string text_of(const Plan& plan, Fold fold, const Plan* outer, const std::s
     for (const Use& use : node.uses)
       fmt::format_to(write, " {}{}={}", sign(use), use.field, describe_range(plan, use.buffer, use.offset, use.bytes));
     fmt::format_to(write, " | after {}\n", after[node.id].empty() ? "nothing" : after[node.id]);
-    for (const auto& body : node.bodies) out += text_of(*body, fold, &plan, indent + "  ");
+    for (const auto& body : node.bodies) out += text_of(*body, fold, known, indent + "  ");
     if (!shown.after_node[node.id].empty()) out += indent + shown.after_node[node.id];
   }
+  for (const std::string_view name : own) known.erase(name);
   return out;
 }
 
 }  // namespace
 
-std::string to_text(const Plan& plan, Fold fold) { return text_of(plan, fold, nullptr, ""); }
+std::string to_text(const Plan& plan, Fold fold) {
+  KnownBuffers known;
+  return text_of(plan, fold, known, "");
+}
 
 }  // namespace nodewright

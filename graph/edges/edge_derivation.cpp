@@ -34,11 +34,13 @@ bool reads_settled(const PlanNode& to, std::span<const Reason> reasons) {
 
 }  // namespace
 
-void enter_start(Reachability& at_start, const Reachability& before, const Edge& edge, const PlanNode& from) {
+void enter_start(StartOrders& at_start, const Edge& edge, const PlanNode& from) {
   if (edge.type == EdgeType::full)
-    at_start.add_from(edge.from, edge.to, before);
+    at_start.add_whole(edge.from, edge.to);
+  else if (from.kernel->releases_after_wait)
+    at_start.add_before(edge.from, edge.to);
   else
-    at_start.inherit_from(edge.from, edge.to, from.kernel->releases_after_wait ? before : at_start);
+    at_start.add_start(edge.from, edge.to);
 }
 
 // Which edges are needed, and why fewer than the orders are enough.
@@ -59,7 +61,8 @@ void enter_start(Reachability& at_start, const Reachability& before, const Edge&
 //
 // Orders point from a smaller id to a larger one, so the graph has no cycle and its transitive reduction is unique:
 // keep A -> C exactly when no other predecessor of C has A among its ancestors. Taking the predecessors of C from the
-// largest id down, an ancestor's descendants are always seen before it.
+// largest id down, an ancestor's descendants are always seen before it. (An order over more than
+// WindowRows::kWindow nodes becomes an edge, too, where Reachability finds no path.)
 //
 // Settled memory asks for more: who wrote it has completed when its reader starts. A node that starts finds complete
 //   - the predecessor of a full edge, and all that is before it;
@@ -76,7 +79,8 @@ std::vector<Edge> derive_edges(std::span<const PlanNode> nodes, const Orders& or
       programmatic && std::any_of(nodes.begin(), nodes.end(), [](const PlanNode& node) {
         return std::any_of(node.uses.begin(), node.uses.end(), [](const Use& use) { return use.settled; });
       });
-  Reachability before(nodes.size()), at_start(any_settled ? nodes.size() : 0);
+  Reachability before(nodes.size());
+  StartOrders at_start(any_settled ? nodes.size() : 0, before);
   std::vector<Edge> edges;
   edges.reserve(nodes.size());
   for (size_t begin = 0, end = 0; begin < orders.list.size(); begin = end) {
@@ -94,7 +98,7 @@ std::vector<Edge> derive_edges(std::span<const PlanNode> nodes, const Orders& or
     if (!any_settled) continue;
     const std::span<Edge> added(edges.data() + first_edge, edges.size() - first_edge);
     const auto enter = [&] {
-      for (const Edge& edge : added) enter_start(at_start, before, edge, nodes[edge.from]);
+      for (const Edge& edge : added) enter_start(at_start, edge, nodes[edge.from]);
     };
     enter();
     for (size_t i = begin; i < end; ++i) {

@@ -12,7 +12,7 @@
 
 namespace nodewright {
 
-class Reachability;
+class StartOrders;
 
 // What nodes must follow, in flat lists: most orders are implied by others and become no edge.
 struct Orders {
@@ -34,9 +34,9 @@ struct Orders {
   }
 };
 
-// Enters into `at_start` what is complete when the node after `edge` starts, as far as that edge says; `before` and
-// `at_start` hold what is said of `from`, its other end.
-void enter_start(Reachability& at_start, const Reachability& before, const Edge& edge, const PlanNode& from);
+// Enters into `at_start` what is complete when the node after `edge` starts, as far as that edge says; `at_start` holds
+// what is said of `from`, its other end.
+void enter_start(StartOrders& at_start, const Edge& edge, const PlanNode& from);
 
 // Programmatic edges only where `device_allows`. Their reasons lie in `memory`.
 std::vector<Edge> derive_edges(std::span<const PlanNode> nodes, const Orders& orders, EdgePolicy policy,

@@ -1,26 +1,29 @@
 #include "graph/edges/hazard_tracker.h"
 
 #include <algorithm>
+#include <iterator>
 #include <tuple>
 
 namespace nodewright {
 namespace {
 
-// The first of `segments`, which are disjoint and by address, that ends after `address`; nearly always there are few.
+// The first segment that ends after `address`.
 template <class Segments>
 auto first_ending_after(Segments& segments, uint64_t address) {
-  return std::upper_bound(segments.begin(), segments.end(), address,
-                          [](uint64_t at, const auto& segment) { return at < segment.end; });
+  const auto above = segments.upper_bound(address);
+  if (above == segments.begin()) return above;
+  const auto below = std::prev(above);
+  return below->second.end > address ? below : above;
 }
 
 // Makes `address` a boundary; returns the first segment at or after it.
 template <class Segments>
 auto split(Segments& segments, uint64_t address) {
-  auto it = first_ending_after(segments, address);
-  if (it == segments.end() || it->begin >= address) return it;
-  auto lower = *it;
-  lower.end = it->begin = address;
-  return segments.insert(it, lower) + 1;
+  const auto it = first_ending_after(segments, address);
+  if (it == segments.end() || it->first >= address) return it;
+  auto upper = it->second;
+  it->second.end = address;
+  return segments.emplace_hint(std::next(it), address, upper);
 }
 
 }  // namespace
@@ -53,43 +56,45 @@ void HazardTracker::place(uint32_t node, std::span<const RangeUse> uses, std::ve
 
 std::optional<ByteRange> HazardTracker::first_unwritten(const ByteRange& range) const {
   uint64_t at = range.address;
-  for (const Segment& segment : touching(range)) {
-    if (segment.begin > at) return ByteRange{at, segment.begin - at, range.buffer};
-    if (segment.writer == kNobody || segment.undefined)
-      return ByteRange{at, std::min(range.end(), segment.end) - at, range.buffer};
-    at = segment.end;
-  }
+  if (const Segments* segments = find_segments(range.buffer))
+    for (auto it = first_ending_after(*segments, at); it != segments->end() && it->first < range.end(); ++it) {
+      const auto& [begin, segment] = *it;
+      if (begin > at) return ByteRange{at, begin - at, range.buffer};
+      if (segment.writer == kNobody || segment.undefined)
+        return ByteRange{at, std::min(range.end(), segment.end) - at, range.buffer};
+      at = segment.end;
+    }
   if (at < range.end()) return ByteRange{at, range.end() - at, range.buffer};
   return std::nullopt;
 }
 
 std::optional<HazardTracker::Written> HazardTracker::first_written(const ByteRange& range) const {
-  for (const Segment& segment : touching(range)) {
-    if (segment.writer == kNobody) continue;
-    const uint64_t begin = std::max(range.address, segment.begin);
-    return Written{{begin, std::min(range.end(), segment.end) - begin, range.buffer}, segment.writer};
+  const Segments* segments = find_segments(range.buffer);
+  if (segments == nullptr) return std::nullopt;
+  for (auto it = first_ending_after(*segments, range.address); it != segments->end() && it->first < range.end(); ++it) {
+    if (it->second.writer == kNobody) continue;
+    const uint64_t begin = std::max(range.address, it->first);
+    return Written{{begin, std::min(range.end(), it->second.end) - begin, range.buffer}, it->second.writer};
   }
   return std::nullopt;
 }
 
 HazardTracker::Segments& HazardTracker::segments_of(uint32_t buffer) {
-  if (buffer >= buffers_.size()) buffers_.resize(buffer + 1);
+  while (buffer >= buffers_.size()) buffers_.emplace_back(memory_.get());
   return buffers_[buffer];
 }
 
-// The segments that share bytes with the range.
-std::span<const HazardTracker::Segment> HazardTracker::touching(const ByteRange& range) const {
-  if (range.buffer >= buffers_.size()) return {};
-  const Segments& segments = buffers_[range.buffer];
-  const auto first = first_ending_after(segments, range.address);
-  auto last = first;
-  while (last != segments.end() && last->begin < range.end()) ++last;
-  return {first, last};
+const HazardTracker::Segments* HazardTracker::find_segments(uint32_t buffer) const {
+  return buffer < buffers_.size() ? &buffers_[buffer] : nullptr;
 }
 
 void HazardTracker::find_orders(uint32_t index, const RangeUse& use, std::vector<RequiredOrder>& orders) const {
-  for (const Segment& segment : touching(use.range)) {
-    const uint64_t begin = std::max(use.range.address, segment.begin);
+  const Segments* segments = find_segments(use.range.buffer);
+  if (segments == nullptr) return;
+  for (auto it = first_ending_after(*segments, use.range.address); it != segments->end() && it->first < use.range.end();
+       ++it) {
+    const Segment& segment = it->second;
+    const uint64_t begin = std::max(use.range.address, it->first);
     const uint64_t bytes = std::min(use.range.end(), segment.end) - begin;
     if (segment.writer != kNobody) {
       const Hazard hazard = use.access == Access::out ? Hazard::waw : Hazard::raw;
@@ -111,29 +116,31 @@ void HazardTracker::record_read(uint32_t node, const ByteRange& range) {
   Segments& segments = segments_of(range.buffer);
   split(segments, range.end());
   auto it = split(segments, range.address);
-  for (uint64_t at = range.address; at < range.end(); at = it->end, ++it) {
-    if (it == segments.end() || it->begin > at) {  // bytes that nobody has touched: live-in
-      const uint64_t gap_end = it == segments.end() ? range.end() : std::min(range.end(), it->begin);
-      it = segments.insert(it, {at, gap_end});
+  for (uint64_t at = range.address; at < range.end(); at = it->second.end, ++it) {
+    if (it == segments.end() || it->first > at) {  // bytes that nobody has touched: live-in
+      const uint64_t gap_end = it == segments.end() ? range.end() : std::min(range.end(), it->first);
+      it = segments.emplace_hint(it, at, Segment{.end = gap_end});
     }
-    add_reader(*it, node);
+    add_reader(it->second, node);
   }
 }
 
 void HazardTracker::record_write(uint32_t node, const RangeUse& use) {
   const ByteRange& range = use.range;
-  const Segment written{range.address, range.end(), node, kNobody, use.undefined};
   Segments& segments = segments_of(range.buffer);
-  split(segments, range.end());
-  const auto first = split(segments, range.address);
-  auto last = first;
-  while (last != segments.end() && last->begin < range.end()) ++last;
+  const auto last = split(segments, range.end()), first = split(segments, range.address);
+  const Segment written{range.end(), node, kNobody, use.undefined};
   if (first == last) {
-    segments.insert(first, written);
+    segments.emplace_hint(last, range.address, written);
     return;
   }
-  *first = written;
-  segments.erase(first + 1, last);
+  segments.erase(std::next(first), last);
+  if (first->first == range.address) {
+    first->second = written;
+  } else {
+    segments.erase(first);
+    segments.emplace(range.address, written);
+  }
 }
 
 }  // namespace nodewright

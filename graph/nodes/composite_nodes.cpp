@@ -132,7 +132,7 @@ std::vector<NestedUse> nested_uses(std::span<const Plan* const> plans, bool may_
 GraphBuilder::GraphBuilder(const GraphBuilder& outer, std::string name)
     : GraphBuilder(outer.device(), std::move(name), outer.plan_.facts) {
   is_body_ = true;
-  for (const Buffer& buffer : outer.plan_.buffers) declare(buffer.range, {.live_in = true, .live_out = true});
+  outer_ = &outer;
 }
 
 void GraphBuilder::check_allowed_in_body(const PlanNode& node) const {
@@ -256,8 +256,9 @@ ChildNode GraphBuilder::child(std::string_view name, Plan plan, ChildOwnership o
   std::vector<std::string_view> taken, brought;
   collect_names(plan_, taken);
   collect_names(plan, brought);
+  std::ranges::sort(taken);
   for (const std::string_view name : brought)
-    if (std::find(taken.begin(), taken.end(), name) != taken.end())
+    if (std::ranges::binary_search(taken, name))
       refuse(node, fmt::format("it brings a plan named '{}', and one is there already", name),
              "give each plan a name of its own: patches find a node by its plan's name");
   node.patchable_inside = ownership == ChildOwnership::moved;
@@ -280,6 +281,7 @@ ConditionHandle GraphBuilder::condition(std::string_view name, uint32_t default_
   declare({std::string(name), address, kConditionBytes, "condition"}, {.live_in = true});
   declare({"loops of " + plan_.name, loops_address(plan_.name), kConditionBytes, "order"}, {.live_in = true});
   plan_.conditions.push_back({address, default_value, reset_each_launch});
+  obeyed_by_.push_back(kNone);
   return {address};
 }
 
@@ -300,14 +302,13 @@ NodeId GraphBuilder::switch_case(std::string_view name, ConditionHandle conditio
 NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind, ConditionHandle condition,
                                      std::span<const Body> bodies) {
   PlanNode node = new_node(name, NodeKind::conditional);
-  const auto own = std::find_if(plan_.conditions.begin(), plan_.conditions.end(),
-                                [&](const ConditionInfo& info) { return info.address == condition.address; });
-  if (own == plan_.conditions.end())
+  const uint64_t own = (condition.address - conditions_address(plan_.name)) / (2 * kConditionBytes);
+  if (own >= plan_.conditions.size() || plan_.conditions[own].address != condition.address)
     refuse(node, fmt::format("its condition is not one of the {} of plan '{}'", plan_.conditions.size(), plan_.name),
            "make the condition with the builder that adds the node");
-  for (const PlanNode& other : plan_.nodes)
-    if (other.kind == NodeKind::conditional && other.condition == condition.address)
-      refuse(node, fmt::format("node '{}' obeys its condition already", other.name), "make a condition for each node");
+  if (obeyed_by_[own] != kNone)
+    refuse(node, fmt::format("node '{}' obeys its condition already", plan_.nodes[obeyed_by_[own]].name),
+           "make a condition for each node");
   if (bodies.empty()) refuse(node, "it has no body", "pass at least one body");
 
   PendingBodies pending{static_cast<uint32_t>(plan_.nodes.size()), {}};
@@ -319,7 +320,10 @@ NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind
     // Private: std::make_unique cannot reach it.
     std::unique_ptr<GraphBuilder> body(
         new GraphBuilder(*this, fmt::format("{}/{}.{}", plan_.name, node.name, body_name(kind, i))));
-    if (kind == ConditionalKind::while_) body->loop_around_ = loops_address(plan_.name);
+    if (kind == ConditionalKind::while_) {
+      body->loop_around_ = loops_address(plan_.name);
+      body->declare_outer_buffer(body->loop_around_, kConditionBytes);
+    }
     bodies[i](*body);
     if (plan_.nodes.size() != node.id)
       refuse(node, fmt::format("its body added node '{}' to plan '{}' around it", plan_.nodes.back().name, plan_.name),
@@ -342,12 +346,11 @@ NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind
   if (!obeyed_is_set) uses.push_back({kConditionField, condition.address, kConditionBytes, Access::in, 1});
   // A body's own conditions are nobody else's business.
   std::erase_if(uses, [&](const AddressedUse& use) {
-    return use.address >= kConditionBase &&
-           std::none_of(plan_.buffers.begin(), plan_.buffers.end(),
-                        [&](const Buffer& b) { return b.range.address == use.address; });
+    return use.address >= kConditionBase && outer_buffer(use.address, use.bytes) == nullptr;
   });
   uses.push_back({kLoopsField, loops_address(plan_.name), kConditionBytes, has_loop ? Access::inout : Access::in, 1});
   const NodeId id = add(std::move(node), uses, Traffic{}, {});
+  obeyed_by_[own] = id.index;
   loops_nest_ |= nests || (has_loop && has_inner);
   pending_bodies_.push_back(std::move(pending));
   return id;

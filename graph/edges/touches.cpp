@@ -1,0 +1,84 @@
+#include "graph/edges/touches.h"
+
+#include <algorithm>
+
+namespace nodewright {
+namespace {
+
+void collect_nested(const Plan& plan, const PlanNode& node, std::vector<Touch>& touches) {
+  for (const PlanNode& inner : plan.nodes) {
+    for (const auto& body : inner.bodies) collect_nested(*body, node, touches);
+    if (!inner.bodies.empty()) continue;
+    for (const Use& use : inner.uses) {
+      const Buffer& buffer = plan.buffers.at(use.buffer);
+      const uint64_t begin = buffer.range.address + use.offset;
+      const Access access = use.access == Access::frozen ? Access::in : use.access;
+      touches.push_back({begin, begin + use.bytes, access, false, false, &node, use.field, &buffer});
+    }
+  }
+}
+
+// What nodes touch because of conditions, whatever their uses say: a conditional node reads the one that it obeys, a
+// loop has every other node before it or after it, and so has a node of a loop's body.
+class ConditionTouches {
+ public:
+  ConditionTouches(const Plan& plan, uint64_t loop_around, std::vector<Touch>& touches)
+      : loop_around_(loop_around), loops_(loops_address(plan.name)), touches_(touches) {
+    for (const Buffer& buffer : plan.buffers)
+      if (buffer.range.address >= kConditionBase) conditions_.push_back(&buffer);
+    std::ranges::sort(conditions_, {}, [](const Buffer* buffer) { return buffer->range.address; });
+    has_loops_ = std::ranges::any_of(plan.nodes, loops);
+  }
+
+  void collect(const PlanNode& node) {
+    if (node.kind == NodeKind::conditional) touch(node, node.condition, Access::in, kConditionField);
+    if (has_loops_) touch(node, loops_, loops(node) ? Access::inout : Access::in, kLoopsField);
+    if (loop_around_ != 0) touch(node, loop_around_, Access::inout, kLoopsField);
+  }
+
+ private:
+  void touch(const PlanNode& node, uint64_t address, Access access, std::string_view field) {
+    const auto found =
+        std::ranges::lower_bound(conditions_, address, {}, [](const Buffer* buffer) { return buffer->range.address; });
+    if (found == conditions_.end() || (*found)->range.address != address) return;
+    touches_.push_back({address, address + kConditionBytes, access, false, false, &node, field, *found});
+  }
+
+  std::vector<const Buffer*> conditions_;  // by address
+  uint64_t loop_around_, loops_;
+  bool has_loops_ = false;
+  std::vector<Touch>& touches_;
+};
+
+}  // namespace
+
+void collect_touches(const Plan& plan, uint64_t loop_around, std::vector<Touch>& touches) {
+  size_t uses = touches.size();
+  for (const PlanNode& node : plan.nodes) uses += node.uses.size();
+  touches.reserve(uses);
+  const bool has_conditions = !plan.conditions.empty() || loop_around != 0;
+  ConditionTouches conditions(plan, loop_around, touches);
+  for (const PlanNode& node : plan.nodes) {
+    if (has_conditions) conditions.collect(node);
+    if (!node.bodies.empty()) {
+      for (const auto& body : node.bodies) collect_nested(*body, node, touches);
+      continue;
+    }
+    for (const Use& use : node.uses) {
+      const Buffer& buffer = plan.buffers.at(use.buffer);
+      const uint64_t begin = buffer.range.address + use.offset;
+      touches.push_back({begin, begin + use.bytes, use.access, use.settled, false, &node, use.field, &buffer});
+    }
+  }
+}
+
+void sort_touches(std::vector<Touch>& touches) { std::ranges::stable_sort(touches, {}, &Touch::begin); }
+
+size_t end_of_overlap(std::span<const Touch> sorted, size_t first) {
+  size_t last = first + 1;
+  for (uint64_t end = sorted[first].end; last < sorted.size() && sorted[last].begin < end; ++last)
+    end = std::max(end, sorted[last].end);
+  return last;
+}
+
+}  // namespace nodewright
