@@ -113,13 +113,11 @@ ScaleLine measure_scale(Device& device, const ScaledPlans& plans, ScaledShape sh
   line.nodes = nodes_of(*plan);
   line.edges = plan->edges.size();
   if (options.dumps) {
-    std::string json, changed;
     line.text = processor_seconds_of([&] { to_text(*plan); });
-    line.json = processor_seconds_of([&] { json = to_json(*plan); });
+    line.json = processor_seconds_of([&] { to_json(*plan); });
     Plan other = *plan;
     other.nodes.back().traffic.bytes_read += 1;
-    changed = to_json(other);
-    line.diff = processor_seconds_of([&] { diff_plans({json, "before"}, {changed, "after"}); });
+    line.diff = processor_seconds_of([&] { diff_plans(*plan, other); });
   }
   const bool fills =
       std::ranges::any_of(plan->nodes, [](const PlanNode& node) { return node.kind == NodeKind::memset; });

@@ -14,6 +14,7 @@ constexpr uint64_t kBase = uint64_t{1} << 40;  // of the arena, on no device
 constexpr uint64_t kSlice = 1024;              // bytes
 constexpr size_t kBodies = 64, kNodesOfBody = 3, kNodesPerLoop = 20;
 constexpr size_t kRecent = 64;
+constexpr size_t kMostConditions = 8000;  // a plan has up to 8191
 
 View<float> at(uint64_t offset, uint64_t bytes = kSlice) {
   return {reinterpret_cast<float*>(kBase + offset), bytes / sizeof(float)};
@@ -134,7 +135,7 @@ void ScaledPlans::add_to(GraphBuilder& g, ScaledShape shape, size_t nodes) const
     }
     case ScaledShape::conditionals:
       declare_slices(g, 2);
-      for (size_t i = 0; i < nodes; i += 2)
+      for (size_t i = 0; i < std::min(nodes, kMostConditions * 2); i += 2)
         g.if_else(numbered("if", i), g.condition(numbered("which", i), 1),
                   [&](GraphBuilder& body) { launch(body, "pass", {.a = slice(0), .y = slice(1)}); });
       return;

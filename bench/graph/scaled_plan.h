@@ -15,7 +15,8 @@ namespace nodewright {
 // of the 64 latest buffers. cleared_arena: one fill of an arena, then each node has slices of its own. halo: each reads
 // two neighbouring slices and writes the next. frozen_arena: each reads a weight of the arena its activations are in.
 // random_arena: each reads four slices at random places and writes one. bodies: switches of 64 bodies of three nodes,
-// each with weights of its own. conditionals: IF nodes over one buffer. loops: while loops, each after 20 nodes.
+// each with weights of its own. conditionals: IF nodes over one buffer, up to 8000. loops: while loops, each after 20
+// nodes.
 enum class ScaledShape : uint8_t {
   chain,
   fan_out,

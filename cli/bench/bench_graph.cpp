@@ -24,9 +24,15 @@
 namespace nodewright::cli {
 namespace {
 
+std::vector<std::string> scaled_shapes() {
+  std::vector<std::string> names;
+  for (const ScaledShape shape : kScaledShapes) names.emplace_back(to_string(shape));
+  return names;
+}
+
 struct GraphBenchCommand {
   std::string device = "auto";
-  std::vector<std::string> shapes{"chain", "fork_join"}, widths{"tiny", "full"};
+  std::vector<std::string> shapes{"chain", "fork_join"}, widths{"tiny", "full"}, scale_shapes = scaled_shapes();
   std::vector<int> lengths{1, 10, 100, 300, 1000, 2000};
   GraphBenchOptions bench;
   std::filesystem::path model;
@@ -150,6 +156,7 @@ int run_scale(const GraphBenchCommand& command) {
   write_standard_output(scale_heading());
   for (const ScaledShape shape : kScaledShapes)
     for (const int nodes : command.lengths) {
+      if (std::ranges::find(command.scale_shapes, to_string(shape)) == command.scale_shapes.end()) continue;
       const ScaleLine line = measure_scale(*opened.device, plans, shape, static_cast<size_t>(nodes), {});
       write_standard_output(describe(line));
       lines.push_back({{"shape", to_string(line.shape)},
@@ -228,6 +235,8 @@ void add_bench_graph(CLI::App& bench, Action& chosen) {
       ->capture_default_str();
   graph->add_flag("--scale", command->scale,
                   "time and memory of plans as they grow to --lengths nodes, in ten shapes, and nothing else");
+  graph->add_option("--scale-shapes", command->scale_shapes, "of --scale, some of its ten")
+      ->check(CLI::IsMember(scaled_shapes()));
   graph->add_flag("--buckets", command->buckets, "build the model's decode graphs of all buckets, for two slots");
   graph->add_flag("--reserve", command->reserve, "before the buckets, one graph of as many nodes as they have in all");
   graph->add_option("--most-rows", command->most_rows, "of the largest bucket")

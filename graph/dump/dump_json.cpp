@@ -1,9 +1,11 @@
 // to_json: a plan for programs.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <string>
 #include <type_traits>
 #include <utility>
 
@@ -196,11 +198,11 @@ Json fill_of(const FillParameters& fill) {
 
 Json conditional_of(const Plan& plan, const PlanNode& node) {
   Json json = {{"type", nodewright::to_string(node.conditional)}};
-  for (const ConditionInfo& condition : plan.conditions)
-    if (condition.address == node.condition) {
-      json["default_value"] = condition.default_value;
-      json["reset_each_launch"] = condition.reset_each_launch;
-    }
+  const auto condition = std::ranges::lower_bound(plan.conditions, node.condition, {}, &ConditionInfo::address);
+  if (condition != plan.conditions.end() && condition->address == node.condition) {
+    json["default_value"] = condition->default_value;
+    json["reset_each_launch"] = condition->reset_each_launch;
+  }
   return json;
 }
 
@@ -277,28 +279,80 @@ std::string describe(const Device& device) {
                      properties.sm_count);
 }
 
+// Before the lists of a plan.
+Json head_of(const Plan& plan) {
+  Json facts = Json::object();
+  for (const auto& [what, is] : plan.facts) facts[what] = is;
+  const MemoryPeak peak = memory_peak(plan);
+  return {{"name", plan.name},
+          {"facts", std::move(facts)},
+          {"hash", plan_hash(plan)},
+          {"peak", {{"bytes", peak.bytes}, {"node", peak.node}}}};
+}
+
+// After the lists of the outermost plan.
+Json tail_of(const Plan& plan, const PlanTimings* timings, const PlanFacts& about) {
+  Json texts = Json::object();
+  for (const auto& [what, is] : about) texts[what] = is;
+  return {{"device", plan.device == nullptr ? Json(nullptr) : Json(describe(*plan.device))},
+          {"about", std::move(texts)},
+          {"folds", folds_of(plan)},
+          {"timings", timings == nullptr ? Json(nullptr) : Json::parse(to_json(*timings, plan))}};
+}
+
+// The document as print() writes it with an indent of 2, an entry at a time: a plan of many nodes is never a value as a
+// whole.
+class DocumentText {
+ public:
+  void member(const std::string& key, const Json& value) {
+    begin(key);
+    append(value, 2);
+  }
+  template <class Entries, class JsonOf>
+  void list(const std::string& key, const Entries& entries, const JsonOf& json_of_entry) {
+    begin(key);
+    out_ += '[';
+    bool is_first = true;
+    for (const auto& entry : entries) {
+      out_ += std::exchange(is_first, false) ? "\n    " : ",\n    ";
+      append(json_of_entry(entry), 4);
+    }
+    out_ += is_first ? "]" : "\n  ]";
+  }
+  std::string end() && { return std::move(out_ += "\n}\n"); }
+
+ private:
+  void begin(const std::string& key) {
+    out_ += std::exchange(is_first_, false) ? "{\n  " : ",\n  ";
+    out_ += '"' + key + "\": ";
+  }
+  // Its lines but the first begin with `spaces` more, which Json::dump cannot do.
+  void append(const Json& value, unsigned spaces) {
+    nlohmann::detail::serializer<Json> serializer(nlohmann::detail::output_adapter<char>(out_), ' ',
+                                                  Json::error_handler_t::replace);
+    serializer.dump(value, true, false, 2, spaces);
+  }
+
+  std::string out_;
+  bool is_first_ = true;
+};
+
 }  // namespace
 
 nlohmann::ordered_json json_of(const Plan& plan) {
   Json nodes = Json::array(), edges = Json::array();
   for (const PlanNode& node : plan.nodes) nodes.push_back(json_of(plan, node));
   for (const Edge& edge : plan.edges) edges.push_back(json_of(plan, edge));
-  Json facts = Json::object();
-  for (const auto& [what, is] : plan.facts) facts[what] = is;
-  const MemoryPeak peak = memory_peak(plan);
-  return {{"name", plan.name},           {"facts", std::move(facts)},
-          {"hash", plan_hash(plan)},     {"peak", {{"bytes", peak.bytes}, {"node", peak.node}}},
-          {"buffers", buffers_of(plan)}, {"nodes", std::move(nodes)},
-          {"edges", std::move(edges)}};
+  Json json = head_of(plan);
+  json["buffers"] = buffers_of(plan);
+  json["nodes"] = std::move(nodes);
+  json["edges"] = std::move(edges);
+  return json;
 }
 
 nlohmann::ordered_json document_of(const Plan& plan, const PlanTimings* timings, const PlanFacts& about) {
-  Json json = json_of(plan);
-  json["device"] = plan.device == nullptr ? Json(nullptr) : Json(describe(*plan.device));
-  json["about"] = Json::object();
-  for (const auto& [what, is] : about) json["about"][what] = is;
-  json["folds"] = folds_of(plan);
-  json["timings"] = timings == nullptr ? Json(nullptr) : Json::parse(to_json(*timings, plan));
+  Json json = json_of(plan), tail = tail_of(plan, timings, about);
+  for (auto& [key, value] : tail.items()) json[key] = std::move(value);
   return json;
 }
 
@@ -307,7 +361,14 @@ std::string print(const nlohmann::ordered_json& json, int indent) {
 }
 
 std::string to_json(const Plan& plan, const PlanTimings* timings, const PlanFacts& about) {
-  return print(document_of(plan, timings, about), 2) + "\n";
+  DocumentText text;
+  const Json head = head_of(plan), tail = tail_of(plan, timings, about);
+  for (const auto& [key, value] : head.items()) text.member(key, value);
+  text.list("buffers", buffers_of(plan), [](const Json& buffer) { return buffer; });
+  text.list("nodes", plan.nodes, [&](const PlanNode& node) { return json_of(plan, node); });
+  text.list("edges", plan.edges, [&](const Edge& edge) { return json_of(plan, edge); });
+  for (const auto& [key, value] : tail.items()) text.member(key, value);
+  return std::move(text).end();
 }
 
 }  // namespace nodewright

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
+#include <string>
+#include <type_traits>
 #include <utility>
 
 #include "runtime/error.h"
@@ -38,10 +40,20 @@ class DumpCheck {
   }
 
  private:
-  const Json& member(const Json& object, const char* key, Type type, const std::string& where) const {
+  // `where`: text, or a function that makes it, called where something is wrong.
+  template <class Where>
+  static std::string text_of(const Where& where) {
+    if constexpr (std::is_invocable_v<Where>)
+      return where();
+    else
+      return where;
+  }
+
+  template <class Where>
+  const Json& member(const Json& object, const char* key, Type type, const Where& where) const {
     const auto found = object.find(key);
     if (found == object.end() || found->type() != type)
-      refuse(fmt::format("{} has no {} \"{}\"", where, words(type), key));
+      refuse(fmt::format("{} has no {} \"{}\"", text_of(where), words(type), key));
     return *found;
   }
 
@@ -60,8 +72,10 @@ class DumpCheck {
     }
   }
 
-  uint64_t count(const Json& object, const char* key, const std::string& where) const {
-    return member(object, key, Type::number_unsigned, where).get<uint64_t>();
+  template <class Where>
+  uint64_t count(const Json& object, const char* key, const Where& where) const {
+    const Json& number = member(object, key, Type::number_unsigned, where);
+    return number.get<uint64_t>();
   }
 
   void check_plan(const Json& json, const std::string& where, int depth) const {
@@ -73,25 +87,27 @@ class DumpCheck {
     count(peak, "bytes", where + "'s \"peak\"");
     count(peak, "node", where + "'s \"peak\"");
     member(json, "facts", Type::object, where);
-    check_each(json, "buffers", where, [&](const Json& buffer, const std::string& at) { check_buffer(buffer, at); });
-    check_each(json, "nodes", where, [&](const Json& node, const std::string& at) { check_node(node, at, depth); });
-    const size_t nodes = json["nodes"].size();
-    check_each(json, "edges", where, [&](const Json& edge, const std::string& at) { check_edge(edge, at, nodes); });
+    check_each(json, "buffers", where, [&](const Json& buffer, const auto& at) { check_buffer(buffer, at); });
+    check_each(json, "nodes", where, [&](const Json& node, const auto& at) { check_node(node, at, depth); });
+    const Json& list = json["nodes"];
+    const size_t nodes = list.size();
+    check_each(json, "edges", where, [&](const Json& edge, const auto& at) { check_edge(edge, at, nodes); });
     for (size_t id = 0; id < nodes; ++id)
-      if (json["nodes"][id]["id"] != id) refuse(fmt::format("{}: node {} has another id", where, id));
+      if (list[id]["id"] != id) refuse(fmt::format("{}: node {} has another id", where, id));
   }
 
-  template <class Check>
-  void check_each(const Json& object, const char* key, const std::string& where, const Check& check) const {
+  template <class Where, class Check>
+  void check_each(const Json& object, const char* key, const Where& where, const Check& check) const {
     const Json& list = member(object, key, Type::array, where);
     for (size_t i = 0; i < list.size(); ++i) {
-      const std::string at = fmt::format("entry {} of \"{}\"", i, key);
-      if (!list[i].is_object()) refuse(at + " is not an object");
+      const auto at = [&] { return fmt::format("entry {} of \"{}\"", i, key); };
+      if (!list[i].is_object()) refuse(at() + " is not an object");
       check(list[i], at);
     }
   }
 
-  void check_buffer(const Json& buffer, const std::string& at) const {
+  template <class Where>
+  void check_buffer(const Json& buffer, const Where& at) const {
     member(buffer, "name", Type::string, at);
     count(buffer, "bytes", at);
     member(buffer, "kind", Type::string, at);
@@ -99,45 +115,49 @@ class DumpCheck {
     member(buffer, "live_out", Type::boolean, at);
   }
 
-  void check_node(const Json& node, const std::string& at, int depth) const {
+  template <class Where>
+  void check_node(const Json& node, const Where& at, int depth) const {
     count(node, "id", at);
     for (const char* key : {"name", "kind", "kernel", "layer"}) member(node, key, Type::string, at);
     for (const char* key : {"grid", "block"}) {
       const Json& shape = member(node, key, Type::array, at);
-      if (shape.size() != 3) refuse(fmt::format("\"{}\" of {} has not 3 sizes", key, at));
+      if (shape.size() != 3) refuse(fmt::format("\"{}\" of {} has not 3 sizes", key, at()));
       for (const Json& size : shape)
-        if (!size.is_number_unsigned()) refuse(fmt::format("\"{}\" of {} has an entry that is no size", key, at));
+        if (!size.is_number_unsigned()) refuse(fmt::format("\"{}\" of {} has an entry that is no size", key, at()));
     }
     for (const char* key : {"shared_bytes", "bytes_read", "bytes_written"}) count(node, key, at);
-    check_each(node, "uses", at, [&](const Json& use, const std::string& where) {
-      for (const char* key : {"field", "buffer", "access"}) member(use, key, Type::string, at + ", " + where);
-      for (const char* key : {"offset", "bytes"}) count(use, key, at + ", " + where);
+    check_each(node, "uses", at, [&](const Json& use, const auto& where) {
+      const auto inside = [&] { return at() + ", " + where(); };
+      for (const char* key : {"field", "buffer", "access"}) member(use, key, Type::string, inside);
+      for (const char* key : {"offset", "bytes"}) count(use, key, inside);
     });
     if (node.contains("request")) member(node, "request", Type::string, at);
     if (node.contains("arguments"))
-      check_each(node, "arguments", at, [&](const Json& argument, const std::string& where) {
-        for (const char* key : {"field", "role", "type"}) member(argument, key, Type::string, at + ", " + where);
+      check_each(node, "arguments", at, [&](const Json& argument, const auto& where) {
+        const auto inside = [&] { return at() + ", " + where(); };
+        for (const char* key : {"field", "role", "type"}) member(argument, key, Type::string, inside);
       });
     if (!node.contains("bodies")) return;
     const Json& bodies = member(node, "bodies", Type::array, at);
-    for (size_t i = 0; i < bodies.size(); ++i) check_plan(bodies[i], fmt::format("body {} of {}", i, at), depth + 1);
+    for (size_t i = 0; i < bodies.size(); ++i) check_plan(bodies[i], fmt::format("body {} of {}", i, at()), depth + 1);
   }
 
-  void check_edge(const Json& edge, const std::string& at, size_t nodes) const {
+  template <class Where>
+  void check_edge(const Json& edge, const Where& at, size_t nodes) const {
     for (const char* key : {"from", "to"})
-      if (count(edge, key, at) >= nodes) refuse(fmt::format("\"{}\" of {} is none of {} nodes", key, at, nodes));
+      if (count(edge, key, at) >= nodes) refuse(fmt::format("\"{}\" of {} is none of {} nodes", key, at(), nodes));
     member(edge, "type", Type::string, at);
     for (const Json& reason : member(edge, "reasons", Type::array, at))
-      if (!reason.is_string()) refuse(at + " has a reason that is no text");
+      if (!reason.is_string()) refuse(at() + " has a reason that is no text");
   }
 
   void check_folds(const Json& plan, const Json& folds, const std::string& where) const {
     size_t next = 0;
-    check_each(folds, "runs", where + "'s \"folds\"", [&](const Json& run, const std::string& at) {
+    check_each(folds, "runs", where + "'s \"folds\"", [&](const Json& run, const auto& at) {
       const uint64_t first = count(run, "first", at), nodes = count(run, "count", at), times = count(run, "times", at);
       const uint64_t most = plan["nodes"].size();
       if (first < next || first >= most || nodes == 0 || nodes > most || times > most || first + nodes * times > most)
-        refuse(fmt::format("{} does not fit {} nodes", at, most));
+        refuse(fmt::format("{} does not fit {} nodes", at(), most));
       next = first + nodes * times;
     });
     const Json& inside = member(folds, "bodies", Type::object, where + "'s \"folds\"");
@@ -160,20 +180,22 @@ class DumpCheck {
 
   void check_timed_nodes(const Json& timings, const Json& plan) const {
     const size_t nodes = plan["nodes"].size();
-    check_each(timings, "nodes", "\"timings\"", [&](const Json& node, const std::string& at) {
-      if (count(node, "node", at) >= nodes) refuse(fmt::format("{} times none of {} nodes", at, nodes));
+    check_each(timings, "nodes", "\"timings\"", [&](const Json& node, const auto& at) {
+      if (count(node, "node", at) >= nodes) refuse(fmt::format("{} times none of {} nodes", at(), nodes));
       for (const char* key : {"time_us", "span_us", "overlap_us", "start_us", "end_us"}) check_time(node, key, at);
       if (!node.contains("bodies")) return;
       const Json& timed = member(node, "bodies", Type::array, at);
       const Json bodies = plan["nodes"][node["node"].get<size_t>()].value("bodies", Json::array());
-      if (timed.size() != bodies.size()) refuse(fmt::format("{} does not time {} plans", at, bodies.size()));
+      if (timed.size() != bodies.size()) refuse(fmt::format("{} does not time {} plans", at(), bodies.size()));
       for (size_t i = 0; i < timed.size(); ++i) check_timed_nodes(timed[i], bodies[i]);
     });
   }
 
-  void check_time(const Json& object, const char* key, const std::string& where) const {
+  template <class Where>
+  void check_time(const Json& object, const char* key, const Where& where) const {
     const auto found = object.find(key);
-    if (found == object.end() || !found->is_number()) refuse(fmt::format("{} has no number \"{}\"", where, key));
+    if (found == object.end() || !found->is_number())
+      refuse(fmt::format("{} has no number \"{}\"", text_of(where), key));
   }
 
   const std::string& source_;

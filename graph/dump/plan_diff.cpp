@@ -4,13 +4,15 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "graph/dump/dump_reader.h"
+#include "graph/dump/plan_json.h"
 
 namespace nodewright {
 namespace {
@@ -118,10 +120,16 @@ Item item_of_node(const Json& node) {
   return item;
 }
 
+std::string name_of_edge(const Json& plan, const Json& edge) {
+  const auto name_of = [&](const char* end) -> const std::string& {
+    return plan["nodes"][edge[end].get<size_t>()]["name"].get_ref<const std::string&>();
+  };
+  return name_of("from") + " -> " + name_of("to");
+}
+
 Item item_of_edge(const Json& plan, const Json& edge) {
-  const Json &from = plan["nodes"][edge["from"].get<size_t>()], &to = plan["nodes"][edge["to"].get<size_t>()];
-  Item item{.name = fmt::format("{} -> {}", from["name"].get<std::string>(), to["name"].get<std::string>()),
-            .layer = to["layer"],
+  Item item{.name = name_of_edge(plan, edge),
+            .layer = plan["nodes"][edge["to"].get<size_t>()]["layer"],
             .words = edge["type"],
             .properties = {}};
   item.properties.add("type", edge["type"]);
@@ -130,6 +138,28 @@ Item item_of_edge(const Json& plan, const Json& edge) {
   item.properties.add("reasons", std::move(reasons));
   return item;
 }
+
+// How the entries of a list are told apart. same: whether two of one name certainly have the same properties.
+struct BufferItems {
+  static std::string name(const Json&, const Json& buffer) { return buffer["name"]; }
+  static Item item(const Json&, const Json& buffer) { return item_of_buffer(buffer); }
+  static bool same(const Json& a, const Json& b) { return a == b; }
+};
+struct NodeItems {
+  static std::string name(const Json&, const Json& node) { return node["name"]; }
+  static Item item(const Json&, const Json& node) { return item_of_node(node); }
+  static bool same(const Json& a, const Json& b) {  // whatever its place in the plan
+    if (a.size() != b.size()) return false;
+    for (auto x = a.begin(), y = b.begin(); x != a.end(); ++x, ++y)
+      if (x.key() != y.key() || (x.key() != "id" && *x != *y)) return false;
+    return true;
+  }
+};
+struct EdgeItems {
+  static std::string name(const Json& plan, const Json& edge) { return name_of_edge(plan, edge); }
+  static Item item(const Json& plan, const Json& edge) { return item_of_edge(plan, edge); }
+  static bool same(const Json& a, const Json& b) { return a["type"] == b["type"] && a["reasons"] == b["reasons"]; }
+};
 
 // The layers of a plan in their order, to tell one from its neighbours.
 class Layers {
@@ -178,40 +208,39 @@ class PlanComparison {
   }
 
  private:
-  using ItemOf = std::function<Item(const Json& plan, const Json& json)>;
-
   void compare(const Json& before, const Json& after, const std::string& plan) {
-    compare_items(before, after, "buffers", plan, diff_.buffers,
-                  [&](const Json&, const Json& buffer) { return item_of_buffer(buffer); });
-    compare_items(before, after, "nodes", plan, diff_.nodes,
-                  [](const Json&, const Json& node) { return item_of_node(node); });
-    compare_items(before, after, "edges", plan, diff_.edges, item_of_edge);
+    compare_items<BufferItems>(before, after, "buffers", plan, diff_.buffers);
+    compare_items<NodeItems>(before, after, "nodes", plan, diff_.nodes);
+    compare_items<EdgeItems>(before, after, "edges", plan, diff_.edges);
     compare_order(before, after, plan);
     compare_bodies(before, after);
   }
 
+  template <class Items>
+  static std::unordered_map<std::string, const Json*> by_name(const Json& plan, const char* list) {
+    std::unordered_map<std::string, const Json*> items;
+    for (const Json& json : plan[list]) items.emplace(Items::name(plan, json), &json);
+    return items;
+  }
+
+  // Most items are the same: words are made of the others alone.
+  template <class Items>
   void compare_items(const Json& before, const Json& after, const char* list, const std::string& plan,
-                     std::vector<ChangedItem>& changed, const ItemOf& item_of) {
-    std::map<std::string, Item> earlier, later;
-    for (const Json& json : before[list]) insert(earlier, item_of(before, json));
-    for (const Json& json : after[list]) insert(later, item_of(after, json));
+                     std::vector<ChangedItem>& changed) {
+    const auto earlier = by_name<Items>(before, list), later = by_name<Items>(after, list);
     for (const Json& json : after[list]) {
-      const Item item = item_of(after, json);
-      const auto found = earlier.find(item.name);
+      const auto found = earlier.find(Items::name(after, json));
       if (found == earlier.end()) {
-        add(changed, How::added, plan, item, {}, after_layers_);
-      } else if (auto changes = Properties::changes(found->second.properties, item.properties); !changes.empty()) {
-        add(changed, How::changed, plan, item, std::move(changes), after_layers_);
+        add(changed, How::added, plan, Items::item(after, json), {}, after_layers_);
+      } else if (!Items::same(*found->second, json)) {
+        const Item item = Items::item(after, json);
+        auto changes = Properties::changes(Items::item(before, *found->second).properties, item.properties);
+        if (!changes.empty()) add(changed, How::changed, plan, item, std::move(changes), after_layers_);
       }
     }
     for (const Json& json : before[list])
-      if (const Item item = item_of(before, json); !later.contains(item.name))
-        add(changed, How::removed, plan, item, {}, before_layers_);
-  }
-
-  static void insert(std::map<std::string, Item>& items, Item item) {
-    std::string name = item.name;
-    items.emplace(std::move(name), std::move(item));
+      if (!later.contains(Items::name(before, json)))
+        add(changed, How::removed, plan, Items::item(before, json), {}, before_layers_);
   }
 
   // A body lists the buffers of the plan around it again: differences there are listed once.
@@ -237,29 +266,34 @@ class PlanComparison {
 
   // The first place where the nodes that both plans have differ in order.
   void compare_order(const Json& before, const Json& after, const std::string& plan) {
-    const auto names_in_both = [](const Json& one, const Json& other) {
-      std::set<std::string> known;
-      for (const Json& node : other["nodes"]) known.insert(node["name"]);
-      std::vector<std::string> names;
+    const auto name_of = [](const Json& node) -> const std::string& {
+      return node["name"].get_ref<const std::string&>();
+    };
+    const auto names_in_both = [&](const Json& one, const Json& other) {
+      std::unordered_set<std::string_view> known;
+      for (const Json& node : other["nodes"]) known.insert(name_of(node));
+      std::vector<std::string_view> names;
       for (const Json& node : one["nodes"])
-        if (known.contains(node["name"])) names.push_back(node["name"]);
+        if (known.contains(name_of(node))) names.push_back(name_of(node));
       return names;
     };
-    const std::vector<std::string> earlier = names_in_both(before, after), later = names_in_both(after, before);
+    const std::vector<std::string_view> earlier = names_in_both(before, after), later = names_in_both(after, before);
     for (size_t i = 0; i < std::min(earlier.size(), later.size()); ++i) {
       if (earlier[i] == later[i]) continue;
       const std::string what = plan.empty() ? "order of nodes" : "order of nodes in " + plan;
-      diff_.plan.push_back({what, "here " + earlier[i], "here " + later[i]});
+      diff_.plan.push_back({what, fmt::format("here {}", earlier[i]), fmt::format("here {}", later[i])});
       return;
     }
   }
 
   void compare_bodies(const Json& before, const Json& after) {
-    std::map<std::string, const Json*> earlier;
-    for (const Json& node : before["nodes"]) earlier.emplace(node["name"], &node);
+    std::unordered_map<std::string, const Json*> earlier;
+    for (const Json& node : before["nodes"])
+      if (node.contains("bodies")) earlier.emplace(node["name"], &node);
     for (const Json& node : after["nodes"]) {
-      const auto found = earlier.find(node["name"]);
-      if (found == earlier.end() || !node.contains("bodies") || !found->second->contains("bodies")) continue;
+      if (!node.contains("bodies")) continue;
+      const auto found = earlier.find(node["name"].get<std::string>());
+      if (found == earlier.end()) continue;
       const Json &inner_before = (*found->second)["bodies"], &inner_after = node["bodies"];
       for (size_t i = 0; i < std::min(inner_before.size(), inner_after.size()); ++i) {
         const std::string name = inner_after[i]["name"];
@@ -346,8 +380,9 @@ Json json_of(const TimeChange& time) {
 
 }  // namespace
 
-PlanDiff diff_plans(const DumpText& before_text, const DumpText& after_text) {
-  const Json before = read_dump(before_text), after = read_dump(after_text);
+namespace {
+
+PlanDiff diff_documents(const Json& before, const Json& after) {
   const auto words = [](const Json& plan) {
     return fmt::format("{} ({})", plan["name"].get<std::string>(), plan["hash"].get<std::string>());
   };
@@ -364,6 +399,21 @@ PlanDiff diff_plans(const DumpText& before_text, const DumpText& after_text) {
   diff.about = about_changes(before, after);
   compare_times(before, after, diff);
   return diff;
+}
+
+}  // namespace
+
+PlanDiff diff_plans(const DumpText& before, const DumpText& after) {
+  return diff_documents(read_dump(before), read_dump(after));
+}
+
+PlanDiff diff_plans(const Plan& before, const Plan& after) {
+  const auto document = [](const Plan& plan) {
+    Json json = json_of(plan);
+    json["about"] = Json::object();
+    return json;
+  };
+  return diff_documents(document(before), document(after));
 }
 
 std::string to_json(const PlanDiff& diff) {

@@ -9,6 +9,8 @@
 
 namespace nodewright {
 
+struct Plan;
+
 // A dump as to_json (graph/dump/graph_dump.h) wrote it. `source`, a path, is what errors call it.
 struct DumpText {
   std::string_view json;  // the text
@@ -55,6 +57,7 @@ struct PlanDiff {
 
 // Throws Error (usage) naming the source that is no dump, and the entry that it lacks.
 PlanDiff diff_plans(const DumpText& before, const DumpText& after);
+PlanDiff diff_plans(const Plan& before, const Plan& after);
 
 // Sections of lines that begin with + for what only the later plan has, - for what only the earlier one has, ~ for what
 // differs. Layers that differ in the same way share a line unless `full`.

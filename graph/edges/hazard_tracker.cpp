@@ -16,14 +16,19 @@ auto first_ending_after(Segments& segments, uint64_t address) {
   return below->second.end > address ? below : above;
 }
 
+// Two of the segment at `it`, the later one from `address` on; returns that.
+template <class Segments, class Iterator>
+auto cut(Segments& segments, Iterator it, uint64_t address) {
+  auto upper = it->second;
+  it->second.end = address;
+  return segments.emplace_hint(std::next(it), address, upper);
+}
+
 // Makes `address` a boundary; returns the first segment at or after it.
 template <class Segments>
 auto split(Segments& segments, uint64_t address) {
   const auto it = first_ending_after(segments, address);
-  if (it == segments.end() || it->first >= address) return it;
-  auto upper = it->second;
-  it->second.end = address;
-  return segments.emplace_hint(std::next(it), address, upper);
+  return it == segments.end() || it->first >= address ? it : cut(segments, it, address);
 }
 
 }  // namespace
@@ -114,12 +119,13 @@ void HazardTracker::add_reader(Segment& segment, uint32_t node) {
 
 void HazardTracker::record_read(uint32_t node, const ByteRange& range) {
   Segments& segments = segments_of(range.buffer);
-  split(segments, range.end());
   auto it = split(segments, range.address);
   for (uint64_t at = range.address; at < range.end(); at = it->second.end, ++it) {
     if (it == segments.end() || it->first > at) {  // bytes that nobody has touched: live-in
       const uint64_t gap_end = it == segments.end() ? range.end() : std::min(range.end(), it->first);
       it = segments.emplace_hint(it, at, Segment{.end = gap_end});
+    } else if (it->second.end > range.end()) {
+      cut(segments, it, range.end());
     }
     add_reader(it->second, node);
   }
@@ -128,19 +134,15 @@ void HazardTracker::record_read(uint32_t node, const ByteRange& range) {
 void HazardTracker::record_write(uint32_t node, const RangeUse& use) {
   const ByteRange& range = use.range;
   Segments& segments = segments_of(range.buffer);
-  const auto last = split(segments, range.end()), first = split(segments, range.address);
   const Segment written{range.end(), node, kNobody, use.undefined};
-  if (first == last) {
-    segments.emplace_hint(last, range.address, written);
-    return;
-  }
-  segments.erase(std::next(first), last);
-  if (first->first == range.address) {
-    first->second = written;
-  } else {
-    segments.erase(first);
-    segments.emplace(range.address, written);
-  }
+  auto it = split(segments, range.address);
+  if (it == segments.end() || it->first != range.address)
+    it = segments.emplace_hint(it, range.address, written);
+  else if (it->second.end > range.end())
+    cut(segments, it, range.end());
+  it->second = written;
+  for (++it; it != segments.end() && it->first < range.end(); it = segments.erase(it))
+    if (it->second.end > range.end()) cut(segments, it, range.end());
 }
 
 }  // namespace nodewright

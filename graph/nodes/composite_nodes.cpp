@@ -277,7 +277,14 @@ ChildNode GraphBuilder::child(std::string_view name, Plan plan, ChildOwnership o
 }
 
 ConditionHandle GraphBuilder::condition(std::string_view name, uint32_t default_value, bool reset_each_launch) {
-  const uint64_t address = conditions_address(plan_.name) + plan_.conditions.size() * 2 * kConditionBytes;
+  const uint64_t first = conditions_address(plan_.name),
+                 most = (loops_address(plan_.name) - first) / (2 * kConditionBytes);
+  if (plan_.conditions.size() >= most)
+    throw Error({.doing = "make condition",
+                 .object = std::string(name),
+                 .detail = fmt::format("plan '{}' has {} conditions, and no plan has more", plan_.name, most),
+                 .advice = "put some of the conditional nodes into a plan of their own"});
+  const uint64_t address = first + plan_.conditions.size() * 2 * kConditionBytes;
   declare({std::string(name), address, kConditionBytes, "condition"}, {.live_in = true});
   declare({"loops of " + plan_.name, loops_address(plan_.name), kConditionBytes, "order"}, {.live_in = true});
   plan_.conditions.push_back({address, default_value, reset_each_launch});
