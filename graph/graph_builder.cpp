@@ -11,6 +11,7 @@
 
 #include "graph/hazard_check.h"
 #include "graph/nodes/launch_rules.h"
+#include "graph/nodes/stray_pointers.h"
 
 namespace nodewright {
 namespace {
@@ -150,6 +151,7 @@ NodeId GraphBuilder::add_kernel(std::string_view name, const LoadedKernel* kerne
     check_envelope(node, use, wide);
     use = wide;
   }
+  check_pointers(node, {}, kStrayFieldAdvice);
   note_exchange(node);
   return add(std::move(node), addressed_, traffic, after);
 }
@@ -183,29 +185,6 @@ PlanNode GraphBuilder::kernel_node(std::string_view name, const LoadedKernel& ke
     refuse(node, "a conditional node's body cannot hold a kernel that the device may update",
            "add it to the plan around the conditional node");
   return node;
-}
-
-NodeId GraphBuilder::add_foreign_kernel(std::string_view name, const LoadedKernel& kernel, const ForeignLaunch& how,
-                                        std::span<const std::byte> arguments, std::span<const FieldInfo> fields,
-                                        std::span<const ArgumentUse> uses) {
-  PlanNode node = kernel_node(name, kernel, how.shape, how.attributes);
-  node.waits_for_inputs = how.waits_for_inputs;
-  if (std::string problem = parameter_problem(kernel, fields); !problem.empty())
-    refuse(node, std::move(problem), "pass the arguments that the kernel's source declares");
-  node.arguments.assign(arguments.begin(), arguments.end());
-  node.fields = fields;
-
-  addressed_.clear();
-  for (const ArgumentUse& use : uses) {
-    const AddressedUse own = elements_use(node, use, use.address, use.count);
-    addressed_.push_back(elements_use(node, use, use.widest_address, use.widest_count));
-    check_envelope(node, own, addressed_.back());
-    if (use.peer != PeerUse::none && !how.exchange)
-      refuse(node, fmt::format("argument '{}' is memory of packets, and the launch names no exchange", use.field),
-             "set ForeignLaunch::exchange to its number in the plan");
-    if (use.peer != PeerUse::none) node.exchange = how.exchange;
-  }
-  return add(std::move(node), addressed_, how.traffic, how.after);
 }
 
 CopyNode GraphBuilder::copy(std::string_view name, const CopyEnd& to, const CopyEnd& from, uint64_t bytes,

@@ -366,6 +366,8 @@ class GraphBuilder {
   NodeId add_foreign_kernel(std::string_view name, const LoadedKernel& kernel, const ForeignLaunch& how,
                             std::span<const std::byte> arguments, std::span<const FieldInfo> fields,
                             std::span<const ArgumentUse> uses);
+  // Refuses an address among the arguments that none of `uses` explains.
+  void check_pointers(const PlanNode& node, std::span<const ArgumentUse> uses, std::string_view advice) const;
   PlanNode kernel_node(std::string_view name, const LoadedKernel& kernel, const LaunchShape& shape,
                        const KernelAttributes& attributes) const;
   // `bytes`: from `to` to the end of the view.

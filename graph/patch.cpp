@@ -7,6 +7,7 @@
 
 #include "graph/nodes/launch_rules.h"
 #include "graph/nodes/node_parameters.h"
+#include "graph/nodes/stray_pointers.h"
 
 namespace nodewright {
 namespace {
@@ -46,6 +47,20 @@ void check_within_envelope(const Plan& plan, const PlanNode& node, const Argumen
                        describe_range(plan, use->buffer, use->offset, use->bytes), begin, use->bytes));
 }
 
+// No address but those of the uses.
+void check_pointers(const Plan& plan, const PlanNode& node, const FieldInfo& field, const void* value,
+                    std::span<const ArgumentUse> uses, std::string_view advice) {
+  const auto declared = [&](uint64_t address) -> const NamedRange* {
+    for (const Buffer& buffer : plan.buffers)
+      if (address - buffer.range.address < buffer.range.bytes) return &buffer.range;
+    return nullptr;
+  };
+  const auto place = static_cast<size_t>(&field - node.fields.data());
+  const std::span<const std::byte> bytes(static_cast<const std::byte*>(value), field.bytes);
+  if (const auto stray = find_stray_pointer(*plan.device, field, place, bytes, uses, declared))
+    refuse_patch(node, describe(*stray, field), std::string(advice));
+}
+
 void check_field_value(const Plan& plan, const PlanNode& node, const FieldInfo& field, const void* value) {
   if (field.role == Role::condition)
     refuse_patch(node, fmt::format("field '{}' is a condition, which its conditional node holds", field.name),
@@ -53,7 +68,7 @@ void check_field_value(const Plan& plan, const PlanNode& node, const FieldInfo& 
   if (field.role == Role::exchange_number)
     refuse_patch(node, fmt::format("field '{}' is the number of an exchange, which its peers count on", field.name),
                  "build the team's plans anew");
-  if (!is_memory(field.role)) return;
+  if (!is_memory(field.role)) return check_pointers(plan, node, field, value, {}, kStrayFieldAdvice);
   RoleField wanted;
   std::memcpy(&wanted, value, sizeof wanted);
   if (wanted.count == 0 && !field.optional)
@@ -79,12 +94,15 @@ void check_fields(const PlanNode& node, std::span<const FieldInfo> fields) {
                  "pass what launch() of this plan's builder returned");
 }
 
-// The argument that a foreign node's handle names, with its uses within those it was built with.
+// The argument that a foreign node's handle names, with its uses within those it was built with and with no other
+// address in its value.
 const FieldInfo& check_argument(const Plan& plan, const PlanNode& node, std::span<const FieldInfo> fields, size_t index,
-                                std::span<const ArgumentUse> uses) {
+                                const void* value, std::span<const ArgumentUse> uses) {
   check_fields(node, fields);
   for (const ArgumentUse& use : uses) check_within_envelope(plan, node, use);
-  return node.fields[index];
+  const FieldInfo& field = node.fields[index];
+  check_pointers(plan, node, field, value, uses, kStrayArgumentAdvice);
+  return field;
 }
 
 // One end of a copy, against the range that it was built with.
@@ -198,7 +216,7 @@ void ExplicitGraph::patch_argument(NodeId id, std::span<const FieldInfo> fields,
                                    std::span<const ArgumentUse> uses) {
   BuiltPlan& built = built_plan_of(id);
   const PlanNode& node = built.plan->nodes[id.index];
-  set_argument_bytes(built, node, check_argument(*built.plan, node, fields, index, uses), value);
+  set_argument_bytes(built, node, check_argument(*built.plan, node, fields, index, value, uses), value);
 }
 
 void ExplicitGraph::set_argument_bytes(BuiltPlan& built, const PlanNode& node, const FieldInfo& field,
@@ -251,7 +269,7 @@ void PatchSet::set_field(NodeId id, std::span<const FieldInfo> fields, size_t of
 void PatchSet::set_argument(NodeId id, std::span<const FieldInfo> fields, size_t index, const void* value,
                             std::span<const ArgumentUse> uses) {
   const BuiltPlan& built = exec_->built_plan_of(id);
-  set_bytes(id, check_argument(*built.plan, built.plan->nodes[id.index], fields, index, uses), value);
+  set_bytes(id, check_argument(*built.plan, built.plan->nodes[id.index], fields, index, value, uses), value);
 }
 
 void PatchSet::set_bytes(NodeId id, const FieldInfo& field, const void* value) {

@@ -268,6 +268,95 @@ TEST_F(ForeignKernelTest, TheCompilerLaysParametersOutAsTheArgumentsAre) {
   EXPECT_EQ(compiled, HostStandIn(foreign_blend_on_host).parameters());
 }
 
+// A CUdeviceptr is an integer: without a role it would be a scalar, and the plan would miss an edge.
+TEST_F(ForeignKernelTest, AnAddressAsAScalarIsRefusedByNodeArgumentAndBuffer) {
+  GraphBuilder g(device(), "integers");
+  g.declare({"y", y_.address(), y_.bytes(), "activation"}, {.live_in = true});
+  const auto launch = [&](auto key) {
+    g.launch("node", foreign(), over(n), uint8_t{1}, foreign_source(y_), key, 1u, updates(y_.subview(0, 1)), n);
+  };
+  const auto refused = [&](auto key, const std::string& memory) {
+    expect_error([&] { launch(key); },
+                 {"node 'node'", "argument '2' holds 0x", "an address in " + memory, "what the kernel does there",
+                  "reads(view)", "updates(view)", "opaque(pointer)"});
+  };
+  refused(y_.address(), "buffer 'y'");
+  refused(CUdeviceptr{y_.address() + y_.bytes() - 1}, "buffer 'y'");
+  refused(static_cast<int64_t>(y_.address()), "buffer 'y'");
+  enum class Handle : uint64_t {};
+  refused(static_cast<Handle>(y_.address()), "buffer 'y'");
+  refused(a_.address(), "buffer 'a'");  // alive, and not declared
+  expect_error(
+      [&] {
+        g.launch("named", foreign(), over(n), uint8_t{1}, foreign_source(y_), value<"key">(y_.address()), 1u,
+                 updates(y_.subview(0, 1)), n);
+      },
+      {"node 'named'", "argument 'key' holds 0x"});
+  const Words host = pinned("host", 8);
+  refused(host.address(), "buffer 'host'");
+  const Driver& driver = device().driver();
+  CUdeviceptr adopted = 0;
+  driver.check(driver.cuMemAlloc(&adopted, 512), "cuMemAlloc", "allocate", "adopted");
+  refused(adopted + 8, "device memory that was allocated elsewhere, 0x");
+  EXPECT_EQ(g.node_count(), 0u);
+  driver.cuMemFree(adopted);
+  const Allocation scratch = g.allocate("scratch", 64);
+  refused(scratch.address, "buffer 'scratch'");
+  // Numbers that are no addresses stay scalars, however large.
+  for (const uint64_t number : {uint64_t{0}, uint64_t{1} << 33, ~uint64_t{0}, y_.address() << 8})
+    g.launch("number " + std::to_string(number), foreign(), over(n), uint8_t{1}, with_uses(ForeignSource{}), number, 1u,
+             writes(y_.subview(0, 1)), n);
+}
+
+TEST_F(ForeignKernelTest, AnAddressInAStructIsRefusedUnlessTheStructNamesItsRange) {
+  GraphBuilder g(device(), "structs");
+  declare_all(g);
+  const auto launch = [&](const auto& source) {
+    g.launch("node", foreign(), over(n), uint8_t{1}, source, reads(key_), 1u, opaque(nullptr), n);
+  };
+  expect_error(
+      [&] { launch(with_uses<"a">(foreign_source(x_).value)); },
+      {"node 'node'", "argument 'a' holds 0x", "at byte 0, an address in buffer 'x'", "with_uses(value, ...)"});
+  expect_error([&] { launch(with_uses(foreign_source(x_).value, reads(y_))); },
+               {"argument '1' holds 0x", "at byte 0, an address in buffer 'x'"});
+  const Words front = x_.subview(0, 8), back = x_.subview(8, 8);
+  expect_error([&] { launch(with_uses(foreign_source(back).value, reads(front))); }, {"argument '1' holds 0x"});
+  expect_error(
+      [&] {
+        launch(with_uses(ForeignSource{x_.data, y_.address()}, reads(x_)));
+      },
+      {"argument '1' holds 0x", "at byte 8, an address in buffer 'y'"});
+  struct Halves {
+    uint32_t low, high, more[2];
+  };
+  struct alignas(8) Aligned {
+    Halves halves;
+  };
+  const Halves halves{static_cast<uint32_t>(x_.address()), static_cast<uint32_t>(x_.address() >> 32), {}};
+  expect_error([&] { launch(with_uses(Aligned{halves})); }, {"argument '1' holds 0x", "at byte 0"});
+  EXPECT_EQ(g.node_count(), 0u);
+  launch(with_uses(ForeignSource{x_.data, y_.address()}, reads(x_), opaque(y_.address())));
+  const Plan plan = std::move(g).finish();
+  ASSERT_EQ(plan.nodes.at(0).uses.size(), 2u);
+  EXPECT_EQ(plan.nodes[0].uses[0].field, "1.0");
+}
+
+TEST_F(ForeignKernelTest, APatchMakesNoScalarAnAddress) {
+  Foreign node;
+  const Plan plan = sandwich(node);
+  ExplicitGraph exec(plan);
+  PatchSet patches(exec);
+  expect_error([&] { exec.patch<5>(node, y_.address()); },
+               {"node 'foreign'", "argument '5' holds 0x", "an address in buffer 'y'", "opaque(pointer)"});
+  expect_error([&] { patches.set<5>(node, x_.address()); }, {"argument '5' holds 0x", "an address in buffer 'x'"});
+  expect_error(
+      [&] {
+        exec.patch<"a">(node, with_uses<"a">(ForeignSource{x_.data, y_.address()}, reads<"words">(x_)));
+      },
+      {"argument 'a' holds 0x", "at byte 8, an address in buffer 'y'"});
+  expect_launch(exec, plan, "nothing has changed");
+}
+
 class ForeignStandInOnCpuDriver : public ForeignKernelTest {};
 
 TEST_F(ForeignStandInOnCpuDriver, AKernelMayHaveNoParametersOrManyOrLargeOnes) {
