@@ -12,6 +12,10 @@ NODEWRIGHT_ARGS(CountDown, {
   Condition more;         // whether it is still above 0
 })
 
+NODEWRIGHT_ARGS(Scale, {
+  InOut<float> y;  // [n]: y *= kFactor
+})
+
 using namespace nodewright;
 
 namespace {
@@ -254,6 +258,33 @@ void patch_a_scalar(Device& device) {
   expect(on, y, 13.0f, "patch a scalar");
 }
 
+void change_a_kernel(Device& device) {
+  const Machine on(device);
+  const auto& [stream, y_buffer, y] = std::tie(on.stream, on.y_buffer, on.y);
+  const InlineKernel source("scale", kScaleText, R"(
+    NODEWRIGHT_KERNEL(scale, Scale, 256) {
+      const uint64_t i = blockIdx.x * 256ull + threadIdx.x;
+      wait_for_inputs();
+      if (i < args.y.count) args.y.data[i] *= static_cast<float>(kFactor);
+    })");
+  KernelCache kernels(device, {.folder = {}, .extra_sources = {source}, .progress = {}});
+  // Recipe: Change a kernel
+  const LaunchShape shape = launch_shape_1d(4, 256);
+  const auto twofold = kernels.kernel<Scale>({.name = "scale", .constants = {{"kFactor", 2}}}, shape);
+  const auto tenfold = kernels.kernel<Scale>({.name = "scale", .constants = {{"kFactor", 10}}}, shape);
+  GraphBuilder g(device, "change_a_kernel");
+  g.declare(y_buffer, {.live_in = true, .live_out = true});
+  const auto node = g.launch("scale", twofold, {.y = y});
+  ExplicitGraph graph(std::move(g).finish());
+  graph.launch(stream);
+  graph.patch(node, tenfold);  // of a foreign kernel: graph.patch(node, kernel, shape)
+  graph.launch(stream);
+  const std::string now = to_text(plan_as_patched(graph));  // with the new kernel
+  // End.
+  expect(on, y, 40.0f, "change a kernel");
+  if (now.empty()) throw Error({.doing = "dump", .object = "a patched plan"});
+}
+
 Plan two_fills_and_saxpy(const Machine& on) {
   GraphBuilder g(on.device, "three_nodes");
   g.declare(on.x_buffer);
@@ -369,6 +400,7 @@ int main(int argc, char** argv) try {
   wait_for_a_value(device);
   loop(device);
   patch_a_scalar(device);
+  change_a_kernel(device);
   time_nodes(device);
   two_devices(*opened.driver);
   sum_over_devices(*opened.driver);

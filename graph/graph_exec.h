@@ -22,6 +22,7 @@
 #include "graph/node.h"
 #include "graph/nodes/graph_handle.h"
 #include "graph/nodes/host_call.h"
+#include "graph/nodes/kernel_change.h"
 #include "graph/nodes/library_nodes.h"
 #include "graph/run/buffer_watch.h"
 #include "runtime/context_guard.h"
@@ -34,12 +35,14 @@ namespace nodewright {
 struct BuiltPlan {
   // A node's state after patches; the first patch makes it.
   struct NodeState {
-    std::vector<std::byte> arguments;    // with the driver's condition handles
-    LaunchShape shape;                   // of a kernel
-    CopyParameters copy;                 // of a copy
-    FillParameters fill;                 // of a fill
-    std::vector<ValueOperation> values;  // of a values node
-    bool enabled = true;                 // false: the node does nothing
+    std::vector<std::byte> arguments;      // with the driver's condition handles
+    const LoadedKernel* kernel = nullptr;  // of a kernel
+    bool waits_for_inputs = false;         // as PlanNode's
+    LaunchShape shape;                     // of a kernel
+    CopyParameters copy;                   // of a copy
+    FillParameters fill;                   // of a fill
+    std::vector<ValueOperation> values;    // of a values node
+    bool enabled = true;                   // false: the node does nothing
   };
 
   std::shared_ptr<const Plan> plan;
@@ -93,6 +96,22 @@ class ExplicitGraph {
     patch<ForeignNode<P...>::template index_of<kName>()>(node, argument);
   }
 
+  // Puts another kernel in the place of a node's, in its own shape, for later launches: it takes the same arguments,
+  // which stay as they are, and so do the node's attributes, its uses and its edges. Error with the node and the rule
+  // where that cannot be: a kernel that does not wait after a programmatic edge, one that the node's attributes or the
+  // device do not allow, a node of an exchange, and what the driver refuses (kKernelChangeRules). The kernel must
+  // outlive the graph.
+  template <KernelArgs A>
+  void patch(Node<A> node, const Kernel<A>& kernel) {
+    patch_kernel(node, fields_of<A>(), change_to(kernel), kernel.shape);
+  }
+  // `waits_for_inputs`: as ForeignLaunch says it.
+  template <class... P>
+  void patch(ForeignNode<P...> node, const ForeignKernel& kernel, const LaunchShape& shape,
+             bool waits_for_inputs = false) {
+    patch_kernel(node, ArgumentBlock<P...>::kFields, {&kernel.loaded(), waits_for_inputs}, shape);
+  }
+
   // Replaces the plan of a child, moved or cloned, by one that has the same nodes, kernels, attributes, ranges and
   // edges under the same name, and other scalars, shapes or functions. Earlier patches inside the child are lost.
   void patch_child(ChildNode node, Plan plan);
@@ -134,6 +153,11 @@ class ExplicitGraph {
     return static_cast<size_t>(reinterpret_cast<const char*>(&(probe.*field)) - reinterpret_cast<const char*>(&probe));
   }
 
+  template <KernelArgs A>
+  static KernelChange change_to(const Kernel<A>& kernel) {
+    return {kernel.loaded, kernel.loaded != nullptr && kernel.loaded->waits_for_inputs};
+  }
+
   ContextGuard guard_for(const Stream& stream) const;
   void add_nodes(const std::shared_ptr<const Plan>& plan, CUgraph graph);
   CUgraphNode add_node(const PlanNode& node, CUgraph graph, std::span<const CUgraphNode> before,
@@ -158,6 +182,8 @@ class ExplicitGraph {
   void patch_field(NodeId node, std::span<const FieldInfo> fields, size_t offset, const void* value, size_t bytes);
   void patch_argument(NodeId node, std::span<const FieldInfo> fields, size_t index, const void* value,
                       std::span<const ArgumentUse> uses);
+  void patch_kernel(NodeId node, std::span<const FieldInfo> fields, const KernelChange& kernel,
+                    const LaunchShape& shape);
   void set_argument_bytes(BuiltPlan& built, const PlanNode& node, const FieldInfo& field, const void* value);
 
   std::shared_ptr<const Plan> plan_;
@@ -180,6 +206,11 @@ class ExplicitGraph {
 // Destroys `exec`, returns its memory, and only then builds `plan` in its place: two graphs never hold memory at once.
 // Not while `exec` runs. When building fails, `exec` is empty and the Error says why.
 void replace(std::unique_ptr<ExplicitGraph>& exec, Plan plan, GraphBudget* budget = nullptr);
+
+// The plan with what patches have made of its nodes since, in children and bodies too: kernels, shapes, arguments,
+// copies, fills, values. To be dumped, or timed as the graph runs now. Throws Error naming a node that is switched off,
+// which no plan can say.
+Plan plan_as_patched(const ExplicitGraph& exec);
 
 // What the driver holds, compared with the plan as it was built: node kinds, grid, block, shared bytes, attributes,
 // argument bytes, copies, fills, functions, events, memory, values, semaphores, and edges with their types, in children

@@ -19,7 +19,10 @@ namespace nodewright {
 // where they are while the pointers are in use. Other kinds of nodes have none.
 class ParameterPointers {
  public:
-  ParameterPointers(const PlanNode& node, std::span<const std::byte> arguments);
+  // `kernel`: null for a node of another kind.
+  ParameterPointers(const LoadedKernel* kernel, std::span<const std::byte> arguments);
+  ParameterPointers(const PlanNode& node, std::span<const std::byte> arguments)
+      : ParameterPointers(node.kernel, arguments) {}
   explicit ParameterPointers(const PlanNode& node) : ParameterPointers(node, node.arguments) {}
   ParameterPointers(const ParameterPointers&) = delete;
   ParameterPointers& operator=(const ParameterPointers&) = delete;
@@ -33,8 +36,8 @@ class ParameterPointers {
 
 CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, void** parameters);
 
-// The same of a shape that differs from the node's, for patches.
-CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, const LaunchShape& shape, void** parameters);
+// The same of a kernel and a shape that may differ from a node's, for patches.
+CUDA_KERNEL_NODE_PARAMS kernel_parameters(const LoadedKernel& kernel, const LaunchShape& shape, void** parameters);
 
 // A kernel node as it is added to a graph.
 CUgraphNodeParams kernel_node(const CUDA_KERNEL_NODE_PARAMS& kernel);
