@@ -240,6 +240,34 @@ void loop(Device& device) {
   expect(on, y, 12.0f, "loop");
 }
 
+void set_a_condition(Device& device) {
+  const Machine on(device);
+  const auto& [stream, x_buffer, y_buffer, x, y] = std::tie(on.stream, on.x_buffer, on.y_buffer, on.x, on.y);
+  constexpr std::string_view text = R"(
+    extern "C" __device__ void cudaGraphSetConditional(unsigned long long handle, unsigned value);
+    extern "C" __global__ void choose(unsigned long long handle, const float* x) {
+      cudaGraphSetConditional(handle, x[0] > 0.5f);
+    })";
+  KernelCache kernels(device);
+  kernels.add({"kernels_src/choose.cu", text});
+  // Recipe: Set a condition in a kernel you bring
+  const auto on_host = [&](unsigned long long handle, const float* x) {
+    device.driver().set_condition(handle, x[0] > 0.5f);
+  };
+  const ForeignKernel choose = compile_kernel(kernels, {"choose", {}}, on_host);
+
+  GraphBuilder g(device, "branch");
+  g.declare(x_buffer, {.live_in = true});
+  g.declare(y_buffer, {.live_in = true, .live_out = true});
+  const ConditionHandle large = g.condition("large", 0);
+  g.launch("choose", choose, launch_shape_1d(1, 1), large, reads(x));
+  g.if_else("if", large, [&](GraphBuilder& then) { then.fill("clear", y, 0.0f); });
+  ExplicitGraph graph(std::move(g).finish());
+  // End.
+  graph.launch(stream);
+  expect(on, y, 0.0f, "set a condition");
+}
+
 void patch_a_scalar(Device& device) {
   const Machine on(device);
   const auto& [stream, saxpy, x_buffer, y_buffer, x, y] =
@@ -399,6 +427,7 @@ int main(int argc, char** argv) try {
   allocate_scratch(device);
   wait_for_a_value(device);
   loop(device);
+  set_a_condition(device);
   patch_a_scalar(device);
   change_a_kernel(device);
   time_nodes(device);

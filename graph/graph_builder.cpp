@@ -11,7 +11,6 @@
 
 #include "graph/hazard_check.h"
 #include "graph/nodes/launch_rules.h"
-#include "graph/nodes/stray_pointers.h"
 
 namespace nodewright {
 namespace {
@@ -151,7 +150,7 @@ NodeId GraphBuilder::add_kernel(std::string_view name, const LoadedKernel* kerne
     check_envelope(node, use, wide);
     use = wide;
   }
-  check_pointers(node, {}, kStrayFieldAdvice);
+  check_pointers(node, {}, false);
   note_exchange(node);
   return add(std::move(node), addressed_, traffic, after);
 }
@@ -439,6 +438,9 @@ Use GraphBuilder::locate(const PlanNode& node, const AddressedUse& use) {
   const NamedRange* below = index == kNone ? nullptr : &plan_.buffers[index].range;
   if (below != nullptr && holds(index))
     return {use.field, index, use.address - below->address, use.bytes, use.access, use.settled, use.peer};
+  if (use.address >= kConditionBase)
+    refuse(node, fmt::format("field '{}' is a condition of another plan", use.field),
+           "make the condition with the builder whose conditional node obeys it");
   refuse(node,
          fmt::format("field '{}' is {}, outside every declared buffer; {}", use.field, in_hex(use.address, use.bytes),
                      below == nullptr ? "no buffer is declared below it"

@@ -86,13 +86,6 @@ struct Allocation : NodeId {
   NamedRange range() const { return {name, address, bytes, "allocation"}; }
 };
 
-// A condition made by one builder, tested by one conditional node of that builder, and set by kernels before it or in
-// its bodies: pass it as the argument for a Condition field. The kernel calls set_condition(args.field, value).
-struct ConditionHandle {
-  uint64_t address = 0;                                      // ConditionInfo::address
-  operator Condition() const { return {address, nullptr}; }  // the argument for a kernel's field
-};
-
 // Every function may throw Error, with names and numbers, and then has added nothing. Not thread-safe; builders on
 // several threads need no lock.
 class GraphBuilder {
@@ -367,7 +360,7 @@ class GraphBuilder {
                             std::span<const std::byte> arguments, std::span<const FieldInfo> fields,
                             std::span<const ArgumentUse> uses);
   // Refuses an address among the arguments that none of `uses` explains.
-  void check_pointers(const PlanNode& node, std::span<const ArgumentUse> uses, std::string_view advice) const;
+  void check_pointers(const PlanNode& node, std::span<const ArgumentUse> uses, bool foreign) const;
   PlanNode kernel_node(std::string_view name, const LoadedKernel& kernel, const LaunchShape& shape,
                        const KernelAttributes& attributes) const;
   // `bytes`: from `to` to the end of the view.

@@ -7,7 +7,8 @@
 //   sends(view), takes(view)                                   the same, of packets between devices
 //   opaque(pointer)                                            a pointer that the kernel does not use in this launch
 //   with_uses(value, reads(x), opaque(p), ...)                 a struct that holds pointers, and what is done there
-//   value<"name">(scalar)                                      a scalar that dumps and patches call by name
+//   a ConditionHandle                                          a cudaGraphConditionalHandle, which the kernel sets
+//   value<"name">(scalar)                                      a scalar or handle that dumps and patches call by name
 // Arguments without a name are called by their place: "0", "1". A scalar, or eight bytes of a struct, whose value is an
 // address in memory that the plan, the library or the driver knows is refused: a CUdeviceptr is an integer.
 #pragma once
@@ -31,6 +32,15 @@
 #include "runtime/kernels/parameter_layout.h"
 
 namespace nodewright {
+
+// A condition made by one builder, tested by one conditional node of that builder, and set by kernels before it or in
+// its bodies. Pass it as the argument for a Condition field; the kernel calls set_condition(args.field, value). Or pass
+// it as an argument of a foreign kernel: that gets the driver's handle, for cudaGraphSetConditional, and its stand-in
+// calls Driver::set_condition.
+struct ConditionHandle {
+  uint64_t address = 0;                                      // ConditionInfo::address
+  operator Condition() const { return {address, nullptr}; }  // the argument for a kernel's field
+};
 
 // How a foreign kernel is launched, beside its arguments.
 struct ForeignLaunch {
@@ -170,6 +180,19 @@ concept OfKind = requires {
 }
 &&P::kKind == kWanted;
 
+// A ConditionHandle, with or without a name.
+template <class P>
+inline constexpr bool kIsCondition = std::is_same_v<P, ConditionHandle>;
+template <class P>
+requires OfKind<P, ArgumentKind::scalar>
+inline constexpr bool kIsCondition<P> = std::is_same_v<typename P::Value, ConditionHandle>;
+
+inline ConditionHandle condition_of(ConditionHandle condition) { return condition; }
+template <FixedName kName>
+ConditionHandle condition_of(const ValueArgument<ConditionHandle, kName>& argument) {
+  return argument.value;
+}
+
 // The name of argument kIndex, and that of use kUse inside it.
 template <class P, size_t kIndex>
 struct Name {
@@ -218,9 +241,33 @@ struct Argument {
   static std::array<ArgumentUse, 0> uses(const P&) { return {}; }
 };
 
+// The plan's address of the condition, until there is the driver's handle.
 template <class P, size_t kIndex>
-requires OfKind<P, ArgumentKind::scalar>
-struct Argument<P, kIndex> : Argument<typename P::Value, kIndex> {
+requires kIsCondition<P>
+struct Argument<P, kIndex> {
+  using Passed = uint64_t;
+  using Patch = ConditionHandle;
+  static constexpr Role kRole = Role::condition;
+  static constexpr size_t kElementBytes = kConditionBytes;
+  static constexpr ElementType kElement = ElementType::other;
+  static constexpr size_t kUses = 1;
+  static Passed passed(const auto& argument) { return condition_of(argument).address; }
+  static std::array<ArgumentUse, 1> uses(const auto& argument) {
+    const uint64_t address = passed(argument);
+    return {ArgumentUse{.field = Name<P, kIndex>::kText.view(),
+                        .address = address,
+                        .count = 1,
+                        .widest_address = address,
+                        .widest_count = 1,
+                        .element_bytes = kConditionBytes,
+                        .access = Access::out,
+                        .argument = kIndex}};
+  }
+};
+
+template <class P, size_t kIndex>
+requires(OfKind<P, ArgumentKind::scalar> && !kIsCondition<P>) struct Argument<P, kIndex>
+    : Argument<typename P::Value, kIndex> {
   using Scalar = Argument<typename P::Value, kIndex>;
   using Scalar::passed;
   using Scalar::uses;
@@ -283,7 +330,7 @@ struct Argument<P, kIndex> {
 
 template <class P>
 constexpr ArgumentProblem problem_of() {
-  if constexpr (Memory<P> || OfKind<P, ArgumentKind::opaque>)
+  if constexpr (Memory<P> || OfKind<P, ArgumentKind::opaque> || kIsCondition<P>)
     return ArgumentProblem::none;
   else if constexpr (OfKind<P, ArgumentKind::structure>)
     return std::is_trivially_copyable_v<typename P::Value> ? ArgumentProblem::none : ArgumentProblem::not_bytes;

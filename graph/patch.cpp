@@ -50,7 +50,7 @@ void check_within_envelope(const Plan& plan, const PlanNode& node, const Argumen
 
 // No address but those of the uses.
 void check_pointers(const Plan& plan, const PlanNode& node, const FieldInfo& field, const void* value,
-                    std::span<const ArgumentUse> uses, std::string_view advice) {
+                    std::span<const ArgumentUse> uses, bool foreign) {
   const auto declared = [&](uint64_t address) -> const NamedRange* {
     for (const Buffer& buffer : plan.buffers)
       if (address - buffer.range.address < buffer.range.bytes) return &buffer.range;
@@ -58,18 +58,22 @@ void check_pointers(const Plan& plan, const PlanNode& node, const FieldInfo& fie
   };
   const auto place = static_cast<size_t>(&field - node.fields.data());
   const std::span<const std::byte> bytes(static_cast<const std::byte*>(value), field.bytes);
-  if (const auto stray = find_stray_pointer(*plan.device, field, place, bytes, uses, declared))
-    refuse_patch(node, describe(*stray, field), std::string(advice));
+  if (auto stray = find_stray_pointer(*plan.device, field, place, bytes, uses, foreign, declared))
+    refuse_patch(node, std::move(stray->detail), std::move(stray->advice));
 }
 
-void check_field_value(const Plan& plan, const PlanNode& node, const FieldInfo& field, const void* value) {
+void check_not_condition(const PlanNode& node, const FieldInfo& field) {
   if (field.role == Role::condition)
     refuse_patch(node, fmt::format("field '{}' is a condition, which its conditional node holds", field.name),
                  "let the kernel set another value");
+}
+
+void check_field_value(const Plan& plan, const PlanNode& node, const FieldInfo& field, const void* value) {
+  check_not_condition(node, field);
   if (field.role == Role::exchange_number)
     refuse_patch(node, fmt::format("field '{}' is the number of an exchange, which its peers count on", field.name),
                  "build the team's plans anew");
-  if (!is_memory(field.role)) return check_pointers(plan, node, field, value, {}, kStrayFieldAdvice);
+  if (!is_memory(field.role)) return check_pointers(plan, node, field, value, {}, false);
   RoleField wanted;
   std::memcpy(&wanted, value, sizeof wanted);
   if (wanted.count == 0 && !field.optional)
@@ -100,9 +104,10 @@ void check_fields(const PlanNode& node, std::span<const FieldInfo> fields) {
 const FieldInfo& check_argument(const Plan& plan, const PlanNode& node, std::span<const FieldInfo> fields, size_t index,
                                 const void* value, std::span<const ArgumentUse> uses) {
   check_fields(node, fields);
-  for (const ArgumentUse& use : uses) check_within_envelope(plan, node, use);
   const FieldInfo& field = node.fields[index];
-  check_pointers(plan, node, field, value, uses, kStrayArgumentAdvice);
+  check_not_condition(node, field);
+  for (const ArgumentUse& use : uses) check_within_envelope(plan, node, use);
+  check_pointers(plan, node, field, value, uses, true);
   return field;
 }
 

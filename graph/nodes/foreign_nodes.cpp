@@ -20,6 +20,9 @@ NodeId GraphBuilder::add_foreign_kernel(std::string_view name, const LoadedKerne
 
   addressed_.clear();
   for (const ArgumentUse& use : uses) {
+    if (node.fields[use.argument].role == Role::condition && use.address == 0)
+      refuse(node, fmt::format("argument '{}' is no condition", use.field),
+             "pass what GraphBuilder::condition returned");
     const AddressedUse own = elements_use(node, use, use.address, use.count);
     addressed_.push_back(elements_use(node, use, use.widest_address, use.widest_count));
     check_envelope(node, own, addressed_.back());
@@ -28,12 +31,11 @@ NodeId GraphBuilder::add_foreign_kernel(std::string_view name, const LoadedKerne
              "set ForeignLaunch::exchange to its number in the plan");
     if (use.peer != PeerUse::none) node.exchange = how.exchange;
   }
-  check_pointers(node, uses, kStrayArgumentAdvice);
+  check_pointers(node, uses, true);
   return add(std::move(node), addressed_, how.traffic, how.after);
 }
 
-void GraphBuilder::check_pointers(const PlanNode& node, std::span<const ArgumentUse> uses,
-                                  std::string_view advice) const {
+void GraphBuilder::check_pointers(const PlanNode& node, std::span<const ArgumentUse> uses, bool foreign) const {
   const auto declared = [&](uint64_t address) -> const NamedRange* {
     const uint32_t buffer = buffer_below(address);
     if (buffer == kNone) return nullptr;
@@ -42,8 +44,8 @@ void GraphBuilder::check_pointers(const PlanNode& node, std::span<const Argument
   };
   for (size_t i = 0; i < node.fields.size(); ++i) {
     const std::span<const std::byte> value(node.arguments.data() + node.fields[i].offset, node.fields[i].bytes);
-    if (const auto stray = find_stray_pointer(*plan_.device, node.fields[i], i, value, uses, declared))
-      refuse(node, describe(*stray, node.fields[i]), std::string(advice));
+    if (auto stray = find_stray_pointer(*plan_.device, node.fields[i], i, value, uses, foreign, declared))
+      refuse(node, std::move(stray->detail), std::move(stray->advice));
   }
 }
 

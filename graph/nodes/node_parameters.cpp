@@ -84,6 +84,16 @@ bool sets_conditions(const PlanNode& node) {
                      [](const FieldInfo& field) { return field.role == Role::condition; });
 }
 
+const PlanNode* first_with_handle(const Plan& plan) {
+  for (const PlanNode& node : plan.nodes) {
+    for (const FieldInfo& field : node.fields)
+      if (field.role == Role::condition && field.bytes < sizeof(Condition)) return &node;
+    for (const auto& body : node.bodies)
+      if (const PlanNode* inner = first_with_handle(*body)) return inner;
+  }
+  return nullptr;
+}
+
 namespace {
 
 // What a copy of rows and one of planes have in common.

@@ -31,6 +31,8 @@ static_assert(argument_problem<ValueArgument<float*, "p">>() == ArgumentProblem:
 static_assert(argument_problem<View<float>>() == ArgumentProblem::bare_view);
 static_assert(argument_problem<DeviceBuffer>() == ArgumentProblem::bare_view);
 static_assert(argument_problem<std::string>() == ArgumentProblem::not_bytes);
+static_assert(argument_problem<ConditionHandle>() == ArgumentProblem::none);
+static_assert(argument_problem<ValueArgument<ConditionHandle, "c">>() == ArgumentProblem::none);
 static_assert(argument_problem<Pointers>() == ArgumentProblem::perhaps_pointers);
 static_assert(argument_problem<StructArgument<Pointers, "">>() == ArgumentProblem::none);
 static_assert(argument_problem<StructArgument<std::string, "">>() == ArgumentProblem::not_bytes);
@@ -357,7 +359,98 @@ TEST_F(ForeignKernelTest, APatchMakesNoScalarAnAddress) {
   expect_launch(exec, plan, "nothing has changed");
 }
 
-class ForeignStandInOnCpuDriver : public ForeignKernelTest {};
+class ForeignStandInOnCpuDriver : public ForeignKernelTest {
+ protected:
+  static void set(uint64_t handle, uint32_t value) { device().driver().set_condition(handle, value); }
+};
+
+// cudaGraphSetConditional in a kernel that was compiled elsewhere.
+TEST_F(ForeignStandInOnCpuDriver, AKernelGetsTheDriversHandleOfAConditionAndRunsBeforeItsNode) {
+  static unsigned long long got = 0;
+  const ForeignKernel choose = load_kernel(device(), {}, "choose", [](unsigned long long handle, uint32_t value) {
+    got = handle;
+    set(handle, value);
+  });
+  GraphBuilder g(device(), "handles");
+  declare_all(g);
+  g.fill("zero", y_, 0u);
+  const ConditionHandle more = g.condition("more", 0);
+  const auto node = g.launch("choose", choose, LaunchShape{}, value<"again">(more), value<"value">(1u));
+  g.if_else(
+      "if", more, [&](GraphBuilder& body) { body.fill("one", y_, 1u); },
+      [&](GraphBuilder& body) { body.fill("two", y_, 2u); });
+  const Plan plan = std::move(g).finish();
+  expect_edges(plan, {"zero>if", "choose>if"});
+  EXPECT_EQ(nlohmann::json::parse(to_json(plan))["nodes"][1]["arguments"], nlohmann::json::parse(R"([
+    {"field": "again", "role": "condition", "type": "other"},
+    {"field": "value", "role": "scalar", "type": "uint32", "value": 1}])"));
+  for (const std::string& text : {to_text(plan), to_dot(plan)}) expect_words(text, {"RAW more[0,4)"});
+  ExplicitGraph exec(plan);
+  EXPECT_EQ(read_back(exec), std::vector<std::string>{});
+  exec.launch(stream_);
+  EXPECT_EQ(values(y_)[0], 1u);
+  EXPECT_EQ(got, exec.condition(more.address));
+  exec.patch<"value">(node, 0u);
+  exec.launch(stream_);
+  EXPECT_EQ(values(y_)[0], 2u);
+  EXPECT_EQ(got, exec.condition(more.address));
+  expect_error([&] { exec.patch<"again">(node, more); }, {"node 'choose'", "'again' is a condition"});
+  PatchSet patches(exec);
+  expect_error([&] { patches.set<0>(node, more); }, {"node 'choose'", "'again' is a condition"});
+  expect_error([&] { PlanRun(plan, RunMode::eager, stream_).launch(); },
+               {"node 'choose': kernel 'choose' sets a condition by the driver's handle", "as an ExplicitGraph"});
+}
+
+TEST_F(ForeignStandInOnCpuDriver, AKernelInTheBodyOfALoopSetsItsCondition) {
+  const ForeignKernel count =
+      load_kernel(device(), {}, "count", [](uint32_t* rounds, uint64_t handle) { set(handle, ++rounds[0] < 5); });
+  GraphBuilder g(device(), "loop");
+  declare_all(g);
+  g.fill("zero", y_, 0u);
+  const ConditionHandle again = g.condition("again", 1);
+  g.while_loop("while", again, [&](GraphBuilder& body) {
+    body.launch("count", count, LaunchShape{}, updates(y_.subview(0, 1)), again);
+  });
+  ExplicitGraph exec(std::move(g).finish());
+  exec.launch(stream_);
+  EXPECT_EQ(values(y_)[0], 5u);
+  EXPECT_EQ(read_back(exec), std::vector<std::string>{});
+}
+
+TEST_F(ForeignStandInOnCpuDriver, AHandleInAStructANumberOrOfAnotherPlanIsRefused) {
+  struct Carrier {
+    ConditionHandle handle;
+    uint64_t n;
+  };
+  const ForeignKernel plain = load_kernel(device(), {}, "plain", [](uint64_t) {});
+  const ForeignKernel carried = load_kernel(device(), {}, "carried", [](Carrier) {});
+  GraphBuilder g(device(), "refused"), other(device(), "other");
+  const ConditionHandle more = g.condition("more", 0), far = other.condition("far", 0);
+  const std::initializer_list<std::string_view> words{"node 'set'", "argument '0' holds 0xc0de",
+                                                      "stands for the condition 'more'", "an argument of its own"};
+  expect_error([&] { g.launch("set", plain, LaunchShape{}, with_uses(more)); }, words);
+  expect_error([&] { g.launch("set", plain, LaunchShape{}, more.address); }, words);
+  expect_error([&] { g.launch("set", carried, LaunchShape{}, with_uses(Carrier{more, 1})); }, words);
+  expect_error([&] { g.launch("set", plain, LaunchShape{}, far); },
+               {"node 'set'", "field '0' is a condition of another plan"});
+  expect_error([&] { g.launch("set", plain, LaunchShape{}, ConditionHandle{}); },
+               {"node 'set'", "argument '0' is no condition"});
+  EXPECT_EQ(g.node_count(), 0u);
+}
+
+TEST_F(ForeignStandInOnCpuDriver, AnUnknownHandleIsReportedWithTheNode) {
+  const ForeignKernel wrong = load_kernel(device(), {}, "wrong", [](uint64_t handle) { set(handle, 1); });
+  GraphBuilder g(device(), "wrong");
+  g.launch("stray", wrong, LaunchShape{}, uint64_t{12345});
+  ExplicitGraph exec(std::move(g).finish());
+  expect_error(
+      [&] {
+        exec.launch(stream_);
+        stream_.synchronize();
+      },
+      {"node 'stray'", "cannot set condition '12345'", "no graph that lives has this handle"});
+  device().driver().clear_cpu_error();
+}
 
 TEST_F(ForeignStandInOnCpuDriver, AKernelMayHaveNoParametersOrManyOrLargeOnes) {
   struct Large {
