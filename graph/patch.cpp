@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/foreign/stray_pointers.h"
 #include "graph/nodes/exec_parameters.h"
 #include "graph/nodes/kernel_change.h"
 #include "graph/nodes/launch_rules.h"
-#include "graph/nodes/stray_pointers.h"
 
 namespace nodewright {
 namespace {

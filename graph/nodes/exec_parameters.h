@@ -8,7 +8,7 @@
 
 namespace nodewright {
 
-// Of a kernel, a copy, a fill or a values node. `handle`: of the graph that `exec` was made from.
+// The node is a kernel, a copy, a fill or a values node; `handle` is its node in the graph that `exec` was made from.
 CUresult set_exec_parameters(const Driver& driver, CUgraphExec exec, CUcontext context, CUgraphNode handle,
                              const PlanNode& node, const BuiltPlan::NodeState& state);
 

@@ -3,8 +3,8 @@
 
 #include <utility>
 
+#include "graph/foreign/stray_pointers.h"
 #include "graph/graph_builder.h"
-#include "graph/nodes/stray_pointers.h"
 
 namespace nodewright {
 

@@ -1,4 +1,4 @@
-#include "graph/nodes/stray_pointers.h"
+#include "graph/foreign/stray_pointers.h"
 
 #include <fmt/format.h>
 
