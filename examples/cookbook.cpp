@@ -313,6 +313,27 @@ void change_a_kernel(Device& device) {
   if (now.empty()) throw Error({.doing = "dump", .object = "a patched plan"});
 }
 
+void update_a_graph(Device& device) {
+  const Machine on(device);
+  const auto& [stream, saxpy, x, y] = std::tie(on.stream, on.saxpy, on.x, on.y);
+  // Recipe: Update a graph
+  const auto plan_of = [&](View<float> from, View<float> to, float a) {
+    GraphBuilder g(device, "step");
+    g.declare(on.x_buffer, {.live_in = true, .live_out = true});
+    g.declare(on.y_buffer, {.live_in = true, .live_out = true});
+    g.launch("saxpy", saxpy, {.x = from, .y = to, .a = a});
+    return std::move(g).finish();
+  };
+  ExplicitGraph graph(plan_of(x, y, 1.0f));
+  graph.launch(stream);
+  const Plan next = plan_of(y, x, 2.0f);               // the same nodes over other memory
+  for (const NodeChange& change : graph.update(next))  // all of it, or an Error and the graph as it was
+    std::puts(describe(change, next).c_str());         // saxpy: scalars, memory
+  graph.launch(stream);
+  // End.
+  expect(on, x, 7.0f, "update a graph");
+}
+
 Plan two_fills_and_saxpy(const Machine& on) {
   GraphBuilder g(on.device, "three_nodes");
   g.declare(on.x_buffer);
@@ -430,6 +451,7 @@ int main(int argc, char** argv) try {
   set_a_condition(device);
   patch_a_scalar(device);
   change_a_kernel(device);
+  update_a_graph(device);
   time_nodes(device);
   two_devices(*opened.driver);
   sum_over_devices(*opened.driver);

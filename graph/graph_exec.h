@@ -14,6 +14,7 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "graph/edges/allocated_memory.h"
@@ -24,6 +25,7 @@
 #include "graph/nodes/host_call.h"
 #include "graph/nodes/kernel_change.h"
 #include "graph/nodes/library_nodes.h"
+#include "graph/nodes/update_rules.h"
 #include "graph/run/buffer_watch.h"
 #include "runtime/context_guard.h"
 #include "runtime/memory/memory.h"
@@ -46,11 +48,17 @@ struct BuiltPlan {
   };
 
   std::shared_ptr<const Plan> plan;
-  uint64_t id = 0;                 // Plan::id of the plan that the graph was built of; patch_child keeps it
-  CUgraph graph = nullptr;         // owned by the ExplicitGraph, or by the node that the plan is in
-  std::vector<CUgraphNode> nodes;  // by id; empty for a cloned child, whose nodes the driver copied
+  uint64_t id = 0;          // Plan::id of the plan that the graph was built of, or updated to; patch_child keeps it
+  uint64_t first_id = 0;    // of the plan that an updated graph was built of: its handles stay valid
+  CUgraph graph = nullptr;  // owned by the ExplicitGraph, or by the node that the plan is in
+  std::vector<CUgraphNode> nodes;                  // by id; empty for a cloned child, whose nodes the driver copied
+  std::vector<CUgraphNode> exec_nodes;             // of an updated graph: those that it was instantiated of, as `nodes`
   std::vector<std::unique_ptr<NodeState>> states;  // by id; null: as built
   std::map<uint32_t, BuiltLibrary> libraries;      // by id
+
+  // The node that changes of the executable graph name.
+  CUgraphNode handle(uint32_t node) const { return exec_nodes.empty() ? nodes[node] : exec_nodes[node]; }
+  bool is_of(uint64_t plan_id) const { return plan_id == id || (plan_id == first_id && first_id != 0); }
 };
 
 // A graph's plan, then those inside it.
@@ -116,15 +124,26 @@ class ExplicitGraph {
   // edges under the same name, and other scalars, shapes or functions. Earlier patches inside the child are lost.
   void patch_child(ChildNode node, Plan plan);
 
+  // Makes this the graph of another plan, for later launches, without instantiating anew: builds the plan's CUgraph and
+  // gives it to cuGraphExecUpdate. Memory, arguments, kernels, shapes, functions, events and values may be others.
+  // Nodes are paired by order and name, and their kinds, attributes and edges stay. Earlier patches end, and nodes that
+  // were switched off are on. Returns the nodes that changed, and in what (describe(NodeChange)); diff_plans says from
+  // what to what. Throws Error with the node or the edge that stops it, and the rule: then the graph runs as before.
+  //
+  // Later patches go by the ranges of the new plan; handles of its builder and of the first plan's name the same nodes.
+  // The budget's share stays. Calls the libraries of the plan once, under capture. O(nodes).
+  std::vector<NodeChange> update(Plan plan);
+
   // Counts nodes, full_edges and programmatic_edges of all plans inside, and library nodes by their form
   // (library_kernels, library_graphs). add_ms, instantiate_ms and upload_ms are times of the host.
   struct Stats {
     size_t nodes = 0, full_edges = 0, programmatic_edges = 0;
     size_t library_kernels = 0, library_graphs = 0;
     double add_ms = 0, instantiate_ms = 0, upload_ms = 0;
+    double update_add_ms = 0, update_ms = 0;  // of the last update: adding the nodes, and cuGraphExecUpdate
   };
   const Stats& stats() const { return stats_; }  // of building
-  const Plan& plan() const { return *plan_; }    // as built: patches do not show here
+  const Plan& plan() const { return *plan_; }    // as built or updated: patches do not show here
   // The driver's handles, which live as long as this; do not destroy them. A launch of exec() by the caller does not
   // report what a host node threw or that a buffer was freed, and the destructor does not wait for it. Patches,
   // patch_child and read_back do not see what the caller changes in either handle. graph() may be read, cloned, and
@@ -170,6 +189,8 @@ class ExplicitGraph {
                               std::span<const CUgraphEdgeData> types);
   // The node's arguments with the driver's handles of conditions and the addresses of memory.
   std::vector<std::byte> placed_arguments(const PlanNode& node) const;
+  void find_all_changes(size_t& index, const Plan& after, std::vector<NodeChange>& changes) const;
+  void switch_on(std::span<const std::pair<BuiltPlan*, uint32_t>> nodes);
   void set_attributes(const PlanNode& node, CUgraphNode added) const;
   std::string name_of(CUgraphNode node) const;
 
@@ -190,8 +211,10 @@ class ExplicitGraph {
   GraphBudget::Share share_;
   BufferWatch buffers_;
   const Driver* driver_;
-  GraphHandle graph_;
+  GraphHandle graph_;         // of plan_
+  GraphHandle instantiated_;  // of an updated graph: what exec_ was made from, whose nodes patches name
   GraphExecHandle exec_;
+  uint64_t updates_ = 0;
   BuiltPlans built_;  // the first is plan_'s
   std::map<uint64_t, CUgraphConditionalHandle> conditions_;
   AllocatedMemory memory_;

@@ -143,7 +143,7 @@ uint64_t reach_bytes(const FillParameters& fill) {
 }  // namespace
 
 BuiltPlan& ExplicitGraph::built_plan_of(NodeId node) const {
-  const auto found = std::find_if(built_.begin(), built_.end(), [&](const auto& b) { return b->id == node.plan; });
+  const auto found = std::find_if(built_.begin(), built_.end(), [&](const auto& b) { return b->is_of(node.plan); });
   const auto refuse = [&](std::string detail, std::string advice) {
     throw Error(
         {.doing = "patch graph", .object = plan_->name, .detail = std::move(detail), .advice = std::move(advice)});
@@ -205,7 +205,7 @@ void ExplicitGraph::set_argument_bytes(BuiltPlan& built, const PlanNode& node, c
   if (!memory_.empty()) memory_.place_field(field, held);
   const ContextGuard current(*plan_->device);
   const CUresult result =
-      set_exec_parameters(*driver_, exec_.get(), plan_->device->context(), built.nodes[node.id], node, state);
+      set_exec_parameters(*driver_, exec_.get(), plan_->device->context(), built.handle(node.id), node, state);
   note_patched(node);
   if (result == CUDA_SUCCESS) return;
   std::memcpy(held, before, field.bytes);
@@ -224,7 +224,7 @@ void ExplicitGraph::patch_kernel(NodeId id, std::span<const FieldInfo> fields, c
   const LoadedKernel* kernel_before = std::exchange(state.kernel, kernel.kernel);
   const ContextGuard current(*plan_->device);
   const CUresult result =
-      set_exec_parameters(*driver_, exec_.get(), plan_->device->context(), built.nodes[node.id], node, state);
+      set_exec_parameters(*driver_, exec_.get(), plan_->device->context(), built.handle(node.id), node, state);
   note_patched(node);
   if (result == CUDA_SUCCESS) {
     state.waits_for_inputs = kernel.waits_for_inputs;
@@ -239,6 +239,8 @@ void ExplicitGraph::patch_kernel(NodeId id, std::span<const FieldInfo> fields, c
 
 PatchSet::Change& PatchSet::change_of(NodeId id) {
   BuiltPlan& built = exec_->built_plan_of(id);
+  check_not_updated();
+  updates_ = exec_->updates_;
   const auto known = indices_.find({&built, id.index});
   if (known != indices_.end()) return changes_[known->second];
   Change& change = changes_.emplace_back();
@@ -372,7 +374,7 @@ void PatchSet::enable(NodeId id, bool enabled) {
 CUresult PatchSet::apply(const Change& change, const BuiltPlan::NodeState& state) const {
   const Driver& driver = *exec_->driver_;
   const CUgraphExec exec = exec_->exec_.get();
-  const CUgraphNode handle = change.built->nodes[change.node];
+  const CUgraphNode handle = change.built->handle(change.node);
   const CUcontext context = exec_->plan_->device->context();
   const PlanNode& node = change.plan_node();
   exec_->note_patched(node);
@@ -405,7 +407,17 @@ BuiltPlan::NodeState PatchSet::state_after(const Change& change) const {
   return state;
 }
 
+// Changes were checked against the ranges of the plan as it was.
+void PatchSet::check_not_updated() const {
+  if (changes_.empty() || updates_ == exec_->updates_) return;
+  throw Error({.doing = "patch graph",
+               .object = exec_->plan().name,
+               .detail = fmt::format("the set has {} changes from before the graph was updated", changes_.size()),
+               .advice = "begin another set after the update"});
+}
+
 void PatchSet::apply() {
+  check_not_updated();
   const ContextGuard current(*exec_->plan().device);
   std::vector<BuiltPlan::NodeState> states;
   for (const Change& change : changes_) states.push_back(state_after(change));

@@ -80,9 +80,10 @@ class PatchSet {
 
   size_t size() const { return changes_.size(); }  // nodes with changes
 
-  // Applies all, in order, to later launches, and empties the set; everything that the set does not mention stays as it
-  // is at that time. When the driver refuses one, those before it are undone, the set is kept, and Error names the
-  // node; if even that fails, the Error says so, and the graph must not be launched again.
+  // Applies all, in order, to later launches, and empties the set (refused after an update of the graph); everything
+  // that the set does not mention stays as it is at that time. When the driver refuses one, those before it are undone,
+  // the set is kept, and Error names the node; if even that fails, the Error says so, and the graph must not be
+  // launched again.
   void apply();
 
  private:
@@ -115,8 +116,10 @@ class PatchSet {
   void set_bytes(NodeId node, const FieldInfo& field, const void* value);
   void set_kernel(NodeId node, std::span<const FieldInfo> fields, const KernelChange& kernel, const LaunchShape& shape);
   const LoadedKernel& kernel_of(NodeId node) const;
+  void check_not_updated() const;
 
   ExplicitGraph* exec_;
+  uint64_t updates_ = 0;                                             // of the graph, when the changes were made
   std::vector<Change> changes_;                                      // one a node
   std::map<std::pair<const BuiltPlan*, uint32_t>, size_t> indices_;  // in changes_, by plan and node
 };

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "graph/dump/dump_reader.h"
+#include "graph/dump/graph_dump.h"
 
 namespace nodewright {
 namespace {
@@ -345,6 +346,11 @@ Json json_of(const TimeChange& time) {
 }
 
 }  // namespace
+
+PlanDiff diff_plans(const Plan& before, const Plan& after) {
+  const std::string earlier = to_json(before), later = to_json(after);
+  return diff_plans(DumpText{earlier, before.name}, DumpText{later, after.name});
+}
 
 PlanDiff diff_plans(const DumpText& before_text, const DumpText& after_text) {
   const Json before = read_dump(before_text), after = read_dump(after_text);

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/node.h"
+
 namespace nodewright {
 
 // A dump as to_json (graph/dump/graph_dump.h) wrote it. `source`, a path, is what errors call it.
@@ -55,6 +57,9 @@ struct PlanDiff {
 
 // Throws Error (usage) naming the source that is no dump, and the entry that it lacks.
 PlanDiff diff_plans(const DumpText& before, const DumpText& after);
+
+// The same of plans at hand, such as a graph's and the one that it is to be updated to.
+PlanDiff diff_plans(const Plan& before, const Plan& after);
 
 // Sections of lines that begin with + for what only the later plan has, - for what only the earlier one has, ~ for what
 // differs. Layers that differ in the same way share a line unless `full`.

@@ -42,7 +42,7 @@ void take_state(const BuiltPlan::NodeState& state, const AllocatedMemory& memory
 // A plan of the graph or of a node in it. patch_child puts another one in its place, which `built` knows.
 Plan patched(const ExplicitGraph& exec, uint64_t plan_id) {
   const auto found = std::find_if(exec.built_plans().begin(), exec.built_plans().end(),
-                                  [&](const auto& built) { return built->id == plan_id; });
+                                  [&](const auto& built) { return built->is_of(plan_id); });
   const BuiltPlan& built = **found;
   Plan plan = *built.plan;
   for (PlanNode& node : plan.nodes) {
