@@ -17,15 +17,15 @@
 #include <utility>
 #include <vector>
 
+#include "graph/change/kernel_change.h"
+#include "graph/change/update_rules.h"
 #include "graph/edges/allocated_memory.h"
 #include "graph/exec_budget.h"
 #include "graph/launch_arguments.h"
 #include "graph/node.h"
 #include "graph/nodes/graph_handle.h"
 #include "graph/nodes/host_call.h"
-#include "graph/nodes/kernel_change.h"
 #include "graph/nodes/library_nodes.h"
-#include "graph/nodes/update_rules.h"
 #include "graph/run/buffer_watch.h"
 #include "runtime/context_guard.h"
 #include "runtime/memory/memory.h"

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/change/exec_parameters.h"
+#include "graph/change/kernel_change.h"
 #include "graph/foreign/stray_pointers.h"
-#include "graph/nodes/exec_parameters.h"
-#include "graph/nodes/kernel_change.h"
 #include "graph/nodes/launch_rules.h"
 
 namespace nodewright {

@@ -1,4 +1,4 @@
-#include "graph/nodes/exec_parameters.h"
+#include "graph/change/exec_parameters.h"
 
 #include <vector>
 

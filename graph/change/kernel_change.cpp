@@ -1,4 +1,4 @@
-#include "graph/nodes/kernel_change.h"
+#include "graph/change/kernel_change.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "graph/nodes/update_rules.h"
+#include "graph/change/update_rules.h"
 
 #include <fmt/format.h>
 
