@@ -12,6 +12,10 @@ NODEWRIGHT_ARGS(CountDown, {
   Condition more;         // whether it is still above 0
 })
 
+NODEWRIGHT_ARGS(Scale, {
+  InOut<float> y;  // [n]: y *= kFactor
+})
+
 using namespace nodewright;
 
 namespace {
@@ -236,6 +240,34 @@ void loop(Device& device) {
   expect(on, y, 12.0f, "loop");
 }
 
+void set_a_condition(Device& device) {
+  const Machine on(device);
+  const auto& [stream, x_buffer, y_buffer, x, y] = std::tie(on.stream, on.x_buffer, on.y_buffer, on.x, on.y);
+  constexpr std::string_view text = R"(
+    extern "C" __device__ void cudaGraphSetConditional(unsigned long long handle, unsigned value);
+    extern "C" __global__ void choose(unsigned long long handle, const float* x) {
+      cudaGraphSetConditional(handle, x[0] > 0.5f);
+    })";
+  KernelCache kernels(device);
+  kernels.add({"kernels_src/choose.cu", text});
+  // Recipe: Set a condition in a kernel you bring
+  const auto on_host = [&](unsigned long long handle, const float* x) {
+    device.driver().set_condition(handle, x[0] > 0.5f);
+  };
+  const ForeignKernel choose = compile_kernel(kernels, {"choose", {}}, on_host);
+
+  GraphBuilder g(device, "branch");
+  g.declare(x_buffer, {.live_in = true});
+  g.declare(y_buffer, {.live_in = true, .live_out = true});
+  const ConditionHandle large = g.condition("large", 0);
+  g.launch("choose", choose, launch_shape_1d(1, 1), large, reads(x));
+  g.if_else("if", large, [&](GraphBuilder& then) { then.fill("clear", y, 0.0f); });
+  ExplicitGraph graph(std::move(g).finish());
+  // End.
+  graph.launch(stream);
+  expect(on, y, 0.0f, "set a condition");
+}
+
 void patch_a_scalar(Device& device) {
   const Machine on(device);
   const auto& [stream, saxpy, x_buffer, y_buffer, x, y] =
@@ -252,6 +284,54 @@ void patch_a_scalar(Device& device) {
   }
   // End.
   expect(on, y, 13.0f, "patch a scalar");
+}
+
+void change_a_kernel(Device& device) {
+  const Machine on(device);
+  const auto& [stream, y_buffer, y] = std::tie(on.stream, on.y_buffer, on.y);
+  const InlineKernel source("scale", kScaleText, R"(
+    NODEWRIGHT_KERNEL(scale, Scale, 256) {
+      const uint64_t i = blockIdx.x * 256ull + threadIdx.x;
+      wait_for_inputs();
+      if (i < args.y.count) args.y.data[i] *= static_cast<float>(kFactor);
+    })");
+  KernelCache kernels(device, {.folder = {}, .extra_sources = {source}, .progress = {}});
+  // Recipe: Change a kernel
+  const LaunchShape shape = launch_shape_1d(4, 256);
+  const auto twofold = kernels.kernel<Scale>({.name = "scale", .constants = {{"kFactor", 2}}}, shape);
+  const auto tenfold = kernels.kernel<Scale>({.name = "scale", .constants = {{"kFactor", 10}}}, shape);
+  GraphBuilder g(device, "change_a_kernel");
+  g.declare(y_buffer, {.live_in = true, .live_out = true});
+  const auto node = g.launch("scale", twofold, {.y = y});
+  ExplicitGraph graph(std::move(g).finish());
+  graph.launch(stream);
+  graph.patch(node, tenfold);  // of a foreign kernel: graph.patch(node, kernel, shape)
+  graph.launch(stream);
+  const std::string now = to_text(plan_as_patched(graph));  // with the new kernel
+  // End.
+  expect(on, y, 40.0f, "change a kernel");
+  if (now.empty()) throw Error({.doing = "dump", .object = "a patched plan"});
+}
+
+void update_a_graph(Device& device) {
+  const Machine on(device);
+  const auto& [stream, saxpy, x, y] = std::tie(on.stream, on.saxpy, on.x, on.y);
+  // Recipe: Update a graph
+  const auto plan_of = [&](View<float> from, View<float> to, float a) {
+    GraphBuilder g(device, "step");
+    g.declare(on.x_buffer, {.live_in = true, .live_out = true});
+    g.declare(on.y_buffer, {.live_in = true, .live_out = true});
+    g.launch("saxpy", saxpy, {.x = from, .y = to, .a = a});
+    return std::move(g).finish();
+  };
+  ExplicitGraph graph(plan_of(x, y, 1.0f));
+  graph.launch(stream);
+  const Plan next = plan_of(y, x, 2.0f);               // the same nodes over other memory
+  for (const NodeChange& change : graph.update(next))  // all of it, or an Error and the graph as it was
+    std::puts(describe(change, next).c_str());         // saxpy: scalars, memory
+  graph.launch(stream);
+  // End.
+  expect(on, x, 7.0f, "update a graph");
 }
 
 Plan two_fills_and_saxpy(const Machine& on) {
@@ -368,7 +448,10 @@ int main(int argc, char** argv) try {
   allocate_scratch(device);
   wait_for_a_value(device);
   loop(device);
+  set_a_condition(device);
   patch_a_scalar(device);
+  change_a_kernel(device);
+  update_a_graph(device);
   time_nodes(device);
   two_devices(*opened.driver);
   sum_over_devices(*opened.driver);

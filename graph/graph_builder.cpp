@@ -152,6 +152,7 @@ NodeId GraphBuilder::add_kernel(std::string_view name, const LoadedKernel* kerne
     check_envelope(node, use, wide);
     use = wide;
   }
+  check_pointers(node, {}, false);
   note_exchange(node);
   return add(std::move(node), addressed_, traffic, after);
 }
@@ -185,29 +186,6 @@ PlanNode GraphBuilder::kernel_node(std::string_view name, const LoadedKernel& ke
     refuse(node, "a conditional node's body cannot hold a kernel that the device may update",
            "add it to the plan around the conditional node");
   return node;
-}
-
-NodeId GraphBuilder::add_foreign_kernel(std::string_view name, const LoadedKernel& kernel, const ForeignLaunch& how,
-                                        std::span<const std::byte> arguments, std::span<const FieldInfo> fields,
-                                        std::span<const ArgumentUse> uses) {
-  PlanNode node = kernel_node(name, kernel, how.shape, how.attributes);
-  node.waits_for_inputs = how.waits_for_inputs;
-  if (std::string problem = parameter_problem(kernel, fields); !problem.empty())
-    refuse(node, std::move(problem), "pass the arguments that the kernel's source declares");
-  node.arguments.assign(arguments.begin(), arguments.end());
-  node.fields = fields;
-
-  addressed_.clear();
-  for (const ArgumentUse& use : uses) {
-    const AddressedUse own = elements_use(node, use, use.address, use.count);
-    addressed_.push_back(elements_use(node, use, use.widest_address, use.widest_count));
-    check_envelope(node, own, addressed_.back());
-    if (use.peer != PeerUse::none && !how.exchange)
-      refuse(node, fmt::format("argument '{}' is memory of packets, and the launch names no exchange", use.field),
-             "set ForeignLaunch::exchange to its number in the plan");
-    if (use.peer != PeerUse::none) node.exchange = how.exchange;
-  }
-  return add(std::move(node), addressed_, how.traffic, how.after);
 }
 
 CopyNode GraphBuilder::copy(std::string_view name, const CopyEnd& to, const CopyEnd& from, uint64_t bytes,
@@ -467,6 +445,9 @@ Use GraphBuilder::locate(const PlanNode& node, const AddressedUse& use) {
   for (const GraphBuilder* builder = this; builder != nullptr && below == nullptr; builder = builder->outer_)
     if (const uint32_t near = builder->buffer_below(use.address); near != kNone)
       below = &builder->plan_.buffers[near].range;
+  if (use.address >= kConditionBase)
+    refuse(node, fmt::format("field '{}' is a condition of another plan", use.field),
+           "make the condition with the builder whose conditional node obeys it");
   refuse(node,
          fmt::format("field '{}' is {}, outside every declared buffer; {}", use.field, in_hex(use.address, use.bytes),
                      below == nullptr ? "no buffer is declared below it"
@@ -477,12 +458,12 @@ Use GraphBuilder::locate(const PlanNode& node, const AddressedUse& use) {
 
 // Declares the buffer of a plan around this one that holds these bytes.
 bool GraphBuilder::declare_outer_buffer(uint64_t address, uint64_t bytes) {
-  const Buffer* found = outer_ == nullptr ? nullptr : outer_->outer_buffer(address, bytes);
+  const Buffer* found = outer_ == nullptr ? nullptr : outer_->known_buffer(address, bytes);
   if (found != nullptr) declare(found->range, {.live_in = true, .live_out = true});
   return found != nullptr;
 }
 
-const Buffer* GraphBuilder::outer_buffer(uint64_t address, uint64_t bytes) const {
+const Buffer* GraphBuilder::known_buffer(uint64_t address, uint64_t bytes) const {
   for (const GraphBuilder* builder = this; builder != nullptr; builder = builder->outer_) {
     const uint32_t below = builder->buffer_below(address);
     if (below == kNone) continue;

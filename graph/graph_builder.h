@@ -88,13 +88,6 @@ struct Allocation : NodeId {
   NamedRange range() const { return {name, address, bytes, "allocation"}; }
 };
 
-// A condition made by one builder, tested by one conditional node of that builder, and set by kernels before it or in
-// its bodies: pass it as the argument for a Condition field. The kernel calls set_condition(args.field, value).
-struct ConditionHandle {
-  uint64_t address = 0;                                      // ConditionInfo::address
-  operator Condition() const { return {address, nullptr}; }  // the argument for a kernel's field
-};
-
 // Every function may throw Error, with names and numbers, and then has added nothing. Not thread-safe; builders on
 // several threads need no lock.
 class GraphBuilder {
@@ -359,6 +352,8 @@ class GraphBuilder {
   NodeId add_foreign_kernel(std::string_view name, const LoadedKernel& kernel, const ForeignLaunch& how,
                             std::span<const std::byte> arguments, std::span<const FieldInfo> fields,
                             std::span<const ArgumentUse> uses);
+  // Refuses an address among the arguments that none of `uses` explains.
+  void check_pointers(const PlanNode& node, std::span<const ArgumentUse> uses, bool foreign) const;
   PlanNode kernel_node(std::string_view name, const LoadedKernel& kernel, const LaunchShape& shape,
                        const KernelAttributes& attributes) const;
   // `bytes`: from `to` to the end of the view.
@@ -399,7 +394,7 @@ class GraphBuilder {
   // A buffer that shares bytes with the range.
   const Buffer* overlapping(uint64_t address, uint64_t bytes) const;
   // Of the plan or of one around it: the buffer that holds all bytes of the range.
-  const Buffer* outer_buffer(uint64_t address, uint64_t bytes) const;
+  const Buffer* known_buffer(uint64_t address, uint64_t bytes) const;
   // The last buffer that starts at or below `address`; kNone when there is none.
   uint32_t buffer_below(uint64_t address) const;
   uint32_t node_named(std::string_view name) const;

@@ -27,6 +27,7 @@ ExplicitGraph::ExplicitGraph(Plan plan, GraphBudget* budget, LibraryForm preferr
       share_(budget == nullptr ? GraphBudget::Share() : budget->take(*plan_)),
       driver_(&plan_->device->driver()),
       graph_(*driver_),
+      instantiated_(*driver_),
       exec_(*driver_),
       memory_(plan_->name),
       preferred_(preferred),
@@ -122,7 +123,8 @@ CUgraphNode ExplicitGraph::add_library_node(BuiltPlan& built, const PlanNode& no
 
 LibraryForm ExplicitGraph::library_form(NodeId node) const {
   for (const auto& built : built_)
-    if (const auto found = built->libraries.find(node.index); built->id == node.plan && found != built->libraries.end())
+    if (const auto found = built->libraries.find(node.index);
+        built->is_of(node.plan) && found != built->libraries.end())
       return found->second.form;
   throw Error({.doing = "look up library node",
                .object = plan_->name,

@@ -14,8 +14,11 @@
 #include <span>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
+#include "graph/change/kernel_change.h"
+#include "graph/change/update_rules.h"
 #include "graph/edges/allocated_memory.h"
 #include "graph/exec_budget.h"
 #include "graph/launch_arguments.h"
@@ -34,20 +37,28 @@ namespace nodewright {
 struct BuiltPlan {
   // A node's state after patches; the first patch makes it.
   struct NodeState {
-    std::vector<std::byte> arguments;    // with the driver's condition handles
-    LaunchShape shape;                   // of a kernel
-    CopyParameters copy;                 // of a copy
-    FillParameters fill;                 // of a fill
-    std::vector<ValueOperation> values;  // of a values node
-    bool enabled = true;                 // false: the node does nothing
+    std::vector<std::byte> arguments;      // with the driver's condition handles
+    const LoadedKernel* kernel = nullptr;  // of a kernel
+    bool waits_for_inputs = false;         // as PlanNode's
+    LaunchShape shape;                     // of a kernel
+    CopyParameters copy;                   // of a copy
+    FillParameters fill;                   // of a fill
+    std::vector<ValueOperation> values;    // of a values node
+    bool enabled = true;                   // false: the node does nothing
   };
 
   std::shared_ptr<const Plan> plan;
-  uint64_t id = 0;                 // Plan::id of the plan that the graph was built of; patch_child keeps it
-  CUgraph graph = nullptr;         // owned by the ExplicitGraph, or by the node that the plan is in
-  std::vector<CUgraphNode> nodes;  // by id; empty for a cloned child, whose nodes the driver copied
+  uint64_t id = 0;          // Plan::id of the plan that the graph was built of, or updated to; patch_child keeps it
+  uint64_t first_id = 0;    // of the plan that an updated graph was built of: its handles stay valid
+  CUgraph graph = nullptr;  // owned by the ExplicitGraph, or by the node that the plan is in
+  std::vector<CUgraphNode> nodes;                  // by id; empty for a cloned child, whose nodes the driver copied
+  std::vector<CUgraphNode> exec_nodes;             // of an updated graph: those that it was instantiated of, as `nodes`
   std::vector<std::unique_ptr<NodeState>> states;  // by id; null: as built
   std::map<uint32_t, BuiltLibrary> libraries;      // by id
+
+  // The node that changes of the executable graph name.
+  CUgraphNode handle(uint32_t node) const { return exec_nodes.empty() ? nodes[node] : exec_nodes[node]; }
+  bool is_of(uint64_t plan_id) const { return plan_id == id || (plan_id == first_id && first_id != 0); }
 };
 
 // A graph's plan, then those inside it.
@@ -93,9 +104,35 @@ class ExplicitGraph {
     patch<ForeignNode<P...>::template index_of<kName>()>(node, argument);
   }
 
+  // Puts another kernel in the place of a node's, in its own shape, for later launches: it takes the same arguments,
+  // which stay as they are, and so do the node's attributes, its uses and its edges. Error with the node and the rule
+  // where that cannot be: a kernel that does not wait after a programmatic edge, one that the node's attributes or the
+  // device do not allow, a node of an exchange, and what the driver refuses (kKernelChangeRules). The kernel must
+  // outlive the graph.
+  template <KernelArgs A>
+  void patch(Node<A> node, const Kernel<A>& kernel) {
+    patch_kernel(node, fields_of<A>(), change_to(kernel), kernel.shape);
+  }
+  // `waits_for_inputs`: as ForeignLaunch says it.
+  template <class... P>
+  void patch(ForeignNode<P...> node, const ForeignKernel& kernel, const LaunchShape& shape,
+             bool waits_for_inputs = false) {
+    patch_kernel(node, ArgumentBlock<P...>::kFields, {&kernel.loaded(), waits_for_inputs}, shape);
+  }
+
   // Replaces the plan of a child, moved or cloned, by one that has the same nodes, kernels, attributes, ranges and
   // edges under the same name, and other scalars, shapes or functions. Earlier patches inside the child are lost.
   void patch_child(ChildNode node, Plan plan);
+
+  // Makes this the graph of another plan, for later launches, without instantiating anew: builds the plan's CUgraph and
+  // gives it to cuGraphExecUpdate. Memory, arguments, kernels, shapes, functions, events and values may be others.
+  // Nodes are paired by order and name, and their kinds, attributes and edges stay. Earlier patches end, and nodes that
+  // were switched off are on. Returns the nodes that changed, and in what (describe(NodeChange)); diff_plans says from
+  // what to what. Throws Error with the node or the edge that stops it, and the rule: then the graph runs as before.
+  //
+  // Later patches go by the ranges of the new plan; handles of its builder and of the first plan's name the same nodes.
+  // The budget's share stays. Calls the libraries of the plan once, under capture. O(nodes).
+  std::vector<NodeChange> update(Plan plan);
 
   // Counts nodes, full_edges and programmatic_edges of all plans inside, and library nodes by their form
   // (library_kernels, library_graphs). add_ms, instantiate_ms and upload_ms are times of the host.
@@ -103,9 +140,10 @@ class ExplicitGraph {
     size_t nodes = 0, full_edges = 0, programmatic_edges = 0;
     size_t library_kernels = 0, library_graphs = 0;
     double add_ms = 0, instantiate_ms = 0, upload_ms = 0;
+    double update_add_ms = 0, update_ms = 0;  // of the last update: adding the nodes, and cuGraphExecUpdate
   };
   const Stats& stats() const { return stats_; }  // of building
-  const Plan& plan() const { return *plan_; }    // as built: patches do not show here
+  const Plan& plan() const { return *plan_; }    // as built or updated: patches do not show here
   // The driver's handles, which live as long as this; do not destroy them. A launch of exec() by the caller does not
   // report what a host node threw or that a buffer was freed, and the destructor does not wait for it. Patches,
   // patch_child and read_back do not see what the caller changes in either handle. graph() may be read, cloned, and
@@ -134,6 +172,11 @@ class ExplicitGraph {
     return static_cast<size_t>(reinterpret_cast<const char*>(&(probe.*field)) - reinterpret_cast<const char*>(&probe));
   }
 
+  template <KernelArgs A>
+  static KernelChange change_to(const Kernel<A>& kernel) {
+    return {kernel.loaded, kernel.loaded != nullptr && kernel.loaded->waits_for_inputs};
+  }
+
   ContextGuard guard_for(const Stream& stream) const;
   void add_nodes(const std::shared_ptr<const Plan>& plan, CUgraph graph);
   CUgraphNode add_node(const PlanNode& node, CUgraph graph, std::span<const CUgraphNode> before,
@@ -146,6 +189,8 @@ class ExplicitGraph {
                               std::span<const CUgraphEdgeData> types);
   // The node's arguments with the driver's handles of conditions and the addresses of memory.
   std::vector<std::byte> placed_arguments(const PlanNode& node) const;
+  void find_all_changes(size_t& index, const Plan& after, std::vector<NodeChange>& changes) const;
+  void switch_on(std::span<const std::pair<BuiltPlan*, uint32_t>> nodes);
   void set_attributes(const PlanNode& node, CUgraphNode added) const;
   std::string name_of(CUgraphNode node) const;
 
@@ -158,14 +203,18 @@ class ExplicitGraph {
   void patch_field(NodeId node, std::span<const FieldInfo> fields, size_t offset, const void* value, size_t bytes);
   void patch_argument(NodeId node, std::span<const FieldInfo> fields, size_t index, const void* value,
                       std::span<const ArgumentUse> uses);
+  void patch_kernel(NodeId node, std::span<const FieldInfo> fields, const KernelChange& kernel,
+                    const LaunchShape& shape);
   void set_argument_bytes(BuiltPlan& built, const PlanNode& node, const FieldInfo& field, const void* value);
 
   std::shared_ptr<const Plan> plan_;
   GraphBudget::Share share_;
   BufferWatch buffers_;
   const Driver* driver_;
-  GraphHandle graph_;
+  GraphHandle graph_;         // of plan_
+  GraphHandle instantiated_;  // of an updated graph: what exec_ was made from, whose nodes patches name
   GraphExecHandle exec_;
+  uint64_t updates_ = 0;
   BuiltPlans built_;  // the first is plan_'s
   std::map<uint64_t, CUgraphConditionalHandle> conditions_;
   AllocatedMemory memory_;
@@ -180,6 +229,11 @@ class ExplicitGraph {
 // Destroys `exec`, returns its memory, and only then builds `plan` in its place: two graphs never hold memory at once.
 // Not while `exec` runs. When building fails, `exec` is empty and the Error says why.
 void replace(std::unique_ptr<ExplicitGraph>& exec, Plan plan, GraphBudget* budget = nullptr);
+
+// The plan with what patches have made of its nodes since, in children and bodies too: kernels, shapes, arguments,
+// copies, fills, values. To be dumped, or timed as the graph runs now. Throws Error naming a node that is switched off,
+// which no plan can say.
+Plan plan_as_patched(const ExplicitGraph& exec);
 
 // What the driver holds, compared with the plan as it was built: node kinds, grid, block, shared bytes, attributes,
 // argument bytes, copies, fills, functions, events, memory, values, semaphores, and edges with their types, in children

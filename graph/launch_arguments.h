@@ -6,12 +6,15 @@
 //   reads(view), writes(view), updates(view), frozen(weight)   a pointer to the view's first element (graph/uses.h)
 //   sends(view), takes(view)                                   the same, of packets between devices
 //   opaque(pointer)                                            a pointer that the kernel does not use in this launch
-//   with_uses(value, reads(x), ...)                            a struct that holds pointers, and what is done there
-//   value<"name">(scalar)                                      a scalar that dumps and patches call by name
-// Arguments without a name are called by their place: "0", "1".
+//   with_uses(value, reads(x), opaque(p), ...)                 a struct that holds pointers, and what is done there
+//   a ConditionHandle                                          a cudaGraphConditionalHandle, which the kernel sets
+//   value<"name">(scalar)                                      a scalar or handle that dumps and patches call by name
+// Arguments without a name are called by their place: "0", "1". A scalar, or eight bytes of a struct, whose value is an
+// address in memory that the plan, the library or the driver knows is refused: a CUdeviceptr is an integer.
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -29,6 +32,15 @@
 #include "runtime/kernels/parameter_layout.h"
 
 namespace nodewright {
+
+// A condition made by one builder, tested by one conditional node of that builder, and set by kernels before it or in
+// its bodies. Pass it as the argument for a Condition field; the kernel calls set_condition(args.field, value). Or pass
+// it as an argument of a foreign kernel: that gets the driver's handle, for cudaGraphSetConditional, and its stand-in
+// calls Driver::set_condition.
+struct ConditionHandle {
+  uint64_t address = 0;                                      // ConditionInfo::address
+  operator Condition() const { return {address, nullptr}; }  // the argument for a kernel's field
+};
 
 // How a foreign kernel is launched, beside its arguments.
 struct ForeignLaunch {
@@ -73,6 +85,12 @@ template <FixedName kName = "">
 OpaqueArgument<kName> opaque(const void* pointer) {
   return {pointer};
 }
+// The same of an address, as a CUdeviceptr is one.
+template <FixedName kName = "", class Address>
+requires(std::same_as<Address, CUdeviceptr> ||
+         std::same_as<Address, uint64_t>) OpaqueArgument<kName> opaque(Address address) {
+  return {reinterpret_cast<const void*>(address)};
+}
 
 // A struct, `value`, of type Value, with its kUses `uses`, that reports call kField; kKind is its kind.
 template <class S, FixedName kName, class... Uses>
@@ -84,14 +102,20 @@ struct StructArgument {
   S value;
   std::tuple<Uses...> uses;
 };
-// A struct that holds pointers, and what the kernel does through them: with_uses(args, reads(x), writes(y)).
-template <FixedName kName = "", class S, class... Uses>
-requires(requires { Uses::kAccess; } && ...) StructArgument<S, kName, Uses...> with_uses(const S& value,
-                                                                                         const Uses&... uses) {
+// reads() and its like, or opaque().
+template <class U>
+concept PointerArgument = requires {
+  U::kAccess;
+}
+|| requires(const U& use) { use.pointer; };
+// A struct that holds pointers, and what the kernel does through them: with_uses(args, reads(x), opaque(p)). Each
+// pointer in it lies in a range of the list or is an opaque() one.
+template <FixedName kName = "", class S, PointerArgument... Uses>
+StructArgument<S, kName, Uses...> with_uses(const S& value, const Uses&... uses) {
   return {value, {uses...}};
 }
 
-// A range that an argument names, before it is known which buffer it lies in.
+// A range that an argument names, before it is known which buffer it lies in; of an opaque pointer no element.
 struct ArgumentUse {
   std::string_view field;                         // its name or place
   uint64_t address = 0, count = 0;                // elements
@@ -99,6 +123,7 @@ struct ArgumentUse {
   uint64_t element_bytes = 1, align_bytes = 1;    // of one element
   Access access = Access::in;                     // what the kernel does there
   PeerUse peer = PeerUse::none;                   // packets: whose
+  size_t argument = 0;                            // its place in the launch
 };
 
 // Why an argument of this type is refused, if it is: none, a raw_pointer or a bare_view without a role, not_bytes (a
@@ -155,6 +180,19 @@ concept OfKind = requires {
 }
 &&P::kKind == kWanted;
 
+// A ConditionHandle, with or without a name.
+template <class P>
+inline constexpr bool kIsCondition = std::is_same_v<P, ConditionHandle>;
+template <class P>
+requires OfKind<P, ArgumentKind::scalar>
+inline constexpr bool kIsCondition<P> = std::is_same_v<typename P::Value, ConditionHandle>;
+
+inline ConditionHandle condition_of(ConditionHandle condition) { return condition; }
+template <FixedName kName>
+ConditionHandle condition_of(const ValueArgument<ConditionHandle, kName>& argument) {
+  return argument.value;
+}
+
 // The name of argument kIndex, and that of use kUse inside it.
 template <class P, size_t kIndex>
 struct Name {
@@ -178,11 +216,16 @@ struct InnerName {
   }();
 };
 
+// What argument number `argument`, or something inside it, names.
 template <class Use>
-ArgumentUse argument_use(std::string_view field, const Use& use) {
-  using T = typename Use::element;
-  return {field,     use.address, use.count,    use.widest_address, use.widest_count,
-          sizeof(T), alignof(T),  Use::kAccess, Use::kPeer};
+ArgumentUse argument_use(size_t argument, std::string_view field, const Use& use) {
+  if constexpr (Memory<Use>) {
+    using T = typename Use::element;
+    return {field,     use.address, use.count,    use.widest_address, use.widest_count,
+            sizeof(T), alignof(T),  Use::kAccess, Use::kPeer,         argument};
+  } else {
+    return {.field = field, .address = reinterpret_cast<uint64_t>(use.pointer), .argument = argument};
+  }
 }
 
 // A scalar or a struct without pointers.
@@ -198,9 +241,33 @@ struct Argument {
   static std::array<ArgumentUse, 0> uses(const P&) { return {}; }
 };
 
+// The plan's address of the condition, until there is the driver's handle.
 template <class P, size_t kIndex>
-requires OfKind<P, ArgumentKind::scalar>
-struct Argument<P, kIndex> : Argument<typename P::Value, kIndex> {
+requires kIsCondition<P>
+struct Argument<P, kIndex> {
+  using Passed = uint64_t;
+  using Patch = ConditionHandle;
+  static constexpr Role kRole = Role::condition;
+  static constexpr size_t kElementBytes = kConditionBytes;
+  static constexpr ElementType kElement = ElementType::other;
+  static constexpr size_t kUses = 1;
+  static Passed passed(const auto& argument) { return condition_of(argument).address; }
+  static std::array<ArgumentUse, 1> uses(const auto& argument) {
+    const uint64_t address = passed(argument);
+    return {ArgumentUse{.field = Name<P, kIndex>::kText.view(),
+                        .address = address,
+                        .count = 1,
+                        .widest_address = address,
+                        .widest_count = 1,
+                        .element_bytes = kConditionBytes,
+                        .access = Access::out,
+                        .argument = kIndex}};
+  }
+};
+
+template <class P, size_t kIndex>
+requires(OfKind<P, ArgumentKind::scalar> && !kIsCondition<P>) struct Argument<P, kIndex>
+    : Argument<typename P::Value, kIndex> {
   using Scalar = Argument<typename P::Value, kIndex>;
   using Scalar::passed;
   using Scalar::uses;
@@ -221,7 +288,7 @@ struct Argument<P, kIndex> {
   static Passed passed(const P& argument) { return argument.address; }
   static Passed passed(const Patch& patch) { return patch.address(); }
   static std::array<ArgumentUse, 1> uses(const P& argument) {
-    return {argument_use(Name<P, kIndex>::kText.view(), argument)};
+    return {argument_use(kIndex, Name<P, kIndex>::kText.view(), argument)};
   }
   static std::array<ArgumentUse, 1> uses(const Patch& patch) { return uses(P::of(patch)); }
 };
@@ -231,8 +298,11 @@ requires OfKind<P, ArgumentKind::opaque>
 struct Argument<P, kIndex> : Argument<uint64_t, kIndex> {
   using Patch = P;
   static constexpr ElementType kElement = ElementType::other;  // an address means nothing in a dump
+  static constexpr size_t kUses = 1;
   static uint64_t passed(const P& argument) { return reinterpret_cast<uint64_t>(argument.pointer); }
-  static std::array<ArgumentUse, 0> uses(const P&) { return {}; }
+  static std::array<ArgumentUse, 1> uses(const P& argument) {
+    return {argument_use(kIndex, Name<P, kIndex>::kText.view(), argument)};
+  }
 };
 
 template <class P, size_t kIndex>
@@ -252,15 +322,15 @@ struct Argument<P, kIndex> {
  private:
   template <size_t... I>
   static std::array<ArgumentUse, kUses> uses(const P& argument, std::index_sequence<I...>) {
-    return {
-        argument_use(InnerName<P, kIndex, std::remove_cvref_t<decltype(std::get<I>(argument.uses))>, I>::kText.view(),
-                     std::get<I>(argument.uses))...};
+    return {argument_use(
+        kIndex, InnerName<P, kIndex, std::remove_cvref_t<decltype(std::get<I>(argument.uses))>, I>::kText.view(),
+        std::get<I>(argument.uses))...};
   }
 };
 
 template <class P>
 constexpr ArgumentProblem problem_of() {
-  if constexpr (Memory<P> || OfKind<P, ArgumentKind::opaque>)
+  if constexpr (Memory<P> || OfKind<P, ArgumentKind::opaque> || kIsCondition<P>)
     return ArgumentProblem::none;
   else if constexpr (OfKind<P, ArgumentKind::structure>)
     return std::is_trivially_copyable_v<typename P::Value> ? ArgumentProblem::none : ArgumentProblem::not_bytes;
@@ -298,7 +368,7 @@ constexpr void check_argument() {
   static_assert(problem != ArgumentProblem::not_bytes, "a kernel's arguments are trivially copyable");
   static_assert(problem != ArgumentProblem::perhaps_pointers,
                 "a struct that is aligned like a pointer may hold one: pass with_uses(value, reads(x), ...), or "
-                "with_uses(value) when it holds none");
+                "with_uses(value) when it holds none (an address in it is refused when the node is added)");
 }
 
 namespace launch_arguments_detail {

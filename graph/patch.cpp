@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/change/exec_parameters.h"
+#include "graph/change/kernel_change.h"
+#include "graph/foreign/stray_pointers.h"
 #include "graph/nodes/launch_rules.h"
-#include "graph/nodes/node_parameters.h"
 
 namespace nodewright {
 namespace {
@@ -46,14 +48,32 @@ void check_within_envelope(const Plan& plan, const PlanNode& node, const Argumen
                        describe_range(plan, use->buffer, use->offset, use->bytes), begin, use->bytes));
 }
 
-void check_field_value(const Plan& plan, const PlanNode& node, const FieldInfo& field, const void* value) {
+// No address but those of the uses.
+void check_pointers(const Plan& plan, const PlanNode& node, const FieldInfo& field, const void* value,
+                    std::span<const ArgumentUse> uses, bool foreign) {
+  const auto declared = [&](uint64_t address) -> const NamedRange* {
+    for (const Buffer& buffer : plan.buffers)
+      if (address - buffer.range.address < buffer.range.bytes) return &buffer.range;
+    return nullptr;
+  };
+  const auto place = static_cast<size_t>(&field - node.fields.data());
+  const std::span<const std::byte> bytes(static_cast<const std::byte*>(value), field.bytes);
+  if (auto stray = find_stray_pointer(*plan.device, field, place, bytes, uses, foreign, declared))
+    refuse_patch(node, std::move(stray->detail), std::move(stray->advice));
+}
+
+void check_not_condition(const PlanNode& node, const FieldInfo& field) {
   if (field.role == Role::condition)
     refuse_patch(node, fmt::format("field '{}' is a condition, which its conditional node holds", field.name),
                  "let the kernel set another value");
+}
+
+void check_field_value(const Plan& plan, const PlanNode& node, const FieldInfo& field, const void* value) {
+  check_not_condition(node, field);
   if (field.role == Role::exchange_number)
     refuse_patch(node, fmt::format("field '{}' is the number of an exchange, which its peers count on", field.name),
                  "build the team's plans anew");
-  if (!is_memory(field.role)) return;
+  if (!is_memory(field.role)) return check_pointers(plan, node, field, value, {}, false);
   RoleField wanted;
   std::memcpy(&wanted, value, sizeof wanted);
   if (wanted.count == 0 && !field.optional)
@@ -79,12 +99,16 @@ void check_fields(const PlanNode& node, std::span<const FieldInfo> fields) {
                  "pass what launch() of this plan's builder returned");
 }
 
-// The argument that a foreign node's handle names, with its uses within those it was built with.
+// The argument that a foreign node's handle names, with its uses within those it was built with and with no other
+// address in its value.
 const FieldInfo& check_argument(const Plan& plan, const PlanNode& node, std::span<const FieldInfo> fields, size_t index,
-                                std::span<const ArgumentUse> uses) {
+                                const void* value, std::span<const ArgumentUse> uses) {
   check_fields(node, fields);
+  const FieldInfo& field = node.fields[index];
+  check_not_condition(node, field);
   for (const ArgumentUse& use : uses) check_within_envelope(plan, node, use);
-  return node.fields[index];
+  check_pointers(plan, node, field, value, uses, true);
+  return field;
 }
 
 // One end of a copy, against the range that it was built with.
@@ -116,44 +140,10 @@ uint64_t reach_bytes(const FillParameters& fill) {
   return (fill.rows - 1) * fill.pitch + fill.count * fill.element_bytes;
 }
 
-CUresult set_parameters(const Driver& driver, CUgraphExec exec, CUcontext context, CUgraphNode handle,
-                        const PlanNode& node, const BuiltPlan::NodeState& state) {
-  driver.label(node.name);
-  if (node.kind == NodeKind::values) {
-    std::vector<CUstreamBatchMemOpParams> values = value_parameters(state.values);
-    const CUDA_BATCH_MEM_OP_NODE_PARAMS parameters{context, static_cast<unsigned>(values.size()), values.data(), 0};
-    return driver.cuGraphExecBatchMemOpNodeSetParams(exec, handle, &parameters);
-  }
-  if (node.kind == NodeKind::memcpy) {
-    const CUDA_MEMCPY3D parameters = copy_parameters(state.copy);
-    return driver.cuGraphExecMemcpyNodeSetParams(exec, handle, &parameters, context);
-  }
-  if (node.kind == NodeKind::memset) {
-    const CUDA_MEMSET_NODE_PARAMS parameters = fill_parameters(state.fill);
-    return driver.cuGraphExecMemsetNodeSetParams(exec, handle, &parameters, context);
-  }
-  ParameterPointers pointers(node, state.arguments);
-  const CUDA_KERNEL_NODE_PARAMS parameters = kernel_parameters(node, state.shape, pointers.get());
-  return driver.cuGraphExecKernelNodeSetParams(exec, handle, &parameters);
-}
-
-std::string_view entry_of(const PlanNode& node) {
-  switch (node.kind) {
-    case NodeKind::memcpy:
-      return "cuGraphExecMemcpyNodeSetParams";
-    case NodeKind::memset:
-      return "cuGraphExecMemsetNodeSetParams";
-    case NodeKind::values:
-      return "cuGraphExecBatchMemOpNodeSetParams";
-    default:
-      return "cuGraphExecKernelNodeSetParams";
-  }
-}
-
 }  // namespace
 
 BuiltPlan& ExplicitGraph::built_plan_of(NodeId node) const {
-  const auto found = std::find_if(built_.begin(), built_.end(), [&](const auto& b) { return b->id == node.plan; });
+  const auto found = std::find_if(built_.begin(), built_.end(), [&](const auto& b) { return b->is_of(node.plan); });
   const auto refuse = [&](std::string detail, std::string advice) {
     throw Error(
         {.doing = "patch graph", .object = plan_->name, .detail = std::move(detail), .advice = std::move(advice)});
@@ -175,6 +165,8 @@ BuiltPlan::NodeState& ExplicitGraph::state_of(BuiltPlan& built, const PlanNode& 
   if (state == nullptr) {
     state = std::make_unique<BuiltPlan::NodeState>();
     state->arguments = exec.placed_arguments(node);
+    state->kernel = node.kernel;
+    state->waits_for_inputs = node.waits_for_inputs;
     state->shape = node.shape;
     state->copy = exec.memory_.placed(node.copy);
     state->fill = exec.memory_.placed(node.fill);
@@ -198,7 +190,7 @@ void ExplicitGraph::patch_argument(NodeId id, std::span<const FieldInfo> fields,
                                    std::span<const ArgumentUse> uses) {
   BuiltPlan& built = built_plan_of(id);
   const PlanNode& node = built.plan->nodes[id.index];
-  set_argument_bytes(built, node, check_argument(*built.plan, node, fields, index, uses), value);
+  set_argument_bytes(built, node, check_argument(*built.plan, node, fields, index, value, uses), value);
 }
 
 void ExplicitGraph::set_argument_bytes(BuiltPlan& built, const PlanNode& node, const FieldInfo& field,
@@ -213,7 +205,7 @@ void ExplicitGraph::set_argument_bytes(BuiltPlan& built, const PlanNode& node, c
   if (!memory_.empty()) memory_.place_field(field, held);
   const ContextGuard current(*plan_->device);
   const CUresult result =
-      set_parameters(*driver_, exec_.get(), plan_->device->context(), built.nodes[node.id], node, state);
+      set_exec_parameters(*driver_, exec_.get(), plan_->device->context(), built.handle(node.id), node, state);
   note_patched(node);
   if (result == CUDA_SUCCESS) return;
   std::memcpy(held, before, field.bytes);
@@ -221,8 +213,34 @@ void ExplicitGraph::set_argument_bytes(BuiltPlan& built, const PlanNode& node, c
                  fmt::format("field '{}'", field.name));
 }
 
+void ExplicitGraph::patch_kernel(NodeId id, std::span<const FieldInfo> fields, const KernelChange& kernel,
+                                 const LaunchShape& shape) {
+  BuiltPlan& built = built_plan_of(id);
+  const PlanNode& node = built.plan->nodes[id.index];
+  check_fields(node, fields);
+  check_kernel_change(*built.plan, node, kernel, shape);
+  BuiltPlan::NodeState& state = state_of(built, node, *this);
+  const LaunchShape shape_before = std::exchange(state.shape, shape);
+  const LoadedKernel* kernel_before = std::exchange(state.kernel, kernel.kernel);
+  const ContextGuard current(*plan_->device);
+  const CUresult result =
+      set_exec_parameters(*driver_, exec_.get(), plan_->device->context(), built.handle(node.id), node, state);
+  note_patched(node);
+  if (result == CUDA_SUCCESS) {
+    state.waits_for_inputs = kernel.waits_for_inputs;
+    return;
+  }
+  state.shape = shape_before;
+  state.kernel = kernel_before;
+  driver_->check(result, exec_entry_of(node), "patch node", node.name,
+                 fmt::format("kernel '{}' in the place of '{}'", kernel.kernel->name, kernel_before->name),
+                 kKernelChangeRules);
+}
+
 PatchSet::Change& PatchSet::change_of(NodeId id) {
   BuiltPlan& built = exec_->built_plan_of(id);
+  check_not_updated();
+  updates_ = exec_->updates_;
   const auto known = indices_.find({&built, id.index});
   if (known != indices_.end()) return changes_[known->second];
   Change& change = changes_.emplace_back();
@@ -251,7 +269,7 @@ void PatchSet::set_field(NodeId id, std::span<const FieldInfo> fields, size_t of
 void PatchSet::set_argument(NodeId id, std::span<const FieldInfo> fields, size_t index, const void* value,
                             std::span<const ArgumentUse> uses) {
   const BuiltPlan& built = exec_->built_plan_of(id);
-  set_bytes(id, check_argument(*built.plan, built.plan->nodes[id.index], fields, index, uses), value);
+  set_bytes(id, check_argument(*built.plan, built.plan->nodes[id.index], fields, index, value, uses), value);
 }
 
 void PatchSet::set_bytes(NodeId id, const FieldInfo& field, const void* value) {
@@ -262,12 +280,33 @@ void PatchSet::set_bytes(NodeId id, const FieldInfo& field, const void* value) {
   exec_->memory().place_field(field, change.fields.back().bytes.data());
 }
 
+void PatchSet::set_kernel(NodeId id, std::span<const FieldInfo> fields, const KernelChange& kernel,
+                          const LaunchShape& shape) {
+  const BuiltPlan& built = exec_->built_plan_of(id);
+  const PlanNode& node = built.plan->nodes[id.index];
+  check_fields(node, fields);
+  check_kernel_change(*built.plan, node, kernel, shape);
+  Change& change = change_of(id);
+  change.kernel = kernel;
+  change.shape = shape;
+}
+
 void PatchSet::shape(NodeId id, const LaunchShape& shape) {
-  PlanNode changed = node_of(id, {NodeKind::kernel}, "launch shape");
-  changed.shape = shape;
-  if (std::string problem = launch_problem(changed, exec_->plan().device->properties()); !problem.empty())
-    refuse_patch(changed, std::move(problem), "change the launch shape");
+  const PlanNode& node = node_of(id, {NodeKind::kernel}, "launch shape");
+  const LoadedKernel& kernel = kernel_of(id);
+  if (std::string problem = launch_problem(kernel, shape, node.attributes, exec_->plan().device->properties());
+      !problem.empty())
+    refuse_patch(node, std::move(problem), "change the launch shape");
   change_of(id).shape = shape;
+}
+
+// The kernel that the node will have: of this set, of an earlier patch, or as it was built.
+const LoadedKernel& PatchSet::kernel_of(NodeId id) const {
+  const BuiltPlan& built = exec_->built_plan_of(id);
+  const auto known = indices_.find({&built, id.index});
+  if (known != indices_.end() && changes_[known->second].kernel) return *changes_[known->second].kernel->kernel;
+  const BuiltPlan::NodeState* state = built.states[id.index].get();
+  return state != nullptr ? *state->kernel : *built.plan->nodes[id.index].kernel;
 }
 
 void PatchSet::copy(CopyNode id, const CopyEnd& to, const CopyEnd& from, uint64_t bytes) {
@@ -335,18 +374,18 @@ void PatchSet::enable(NodeId id, bool enabled) {
 CUresult PatchSet::apply(const Change& change, const BuiltPlan::NodeState& state) const {
   const Driver& driver = *exec_->driver_;
   const CUgraphExec exec = exec_->exec_.get();
-  const CUgraphNode handle = change.built->nodes[change.node];
+  const CUgraphNode handle = change.built->handle(change.node);
   const CUcontext context = exec_->plan_->device->context();
   const PlanNode& node = change.plan_node();
   exec_->note_patched(node);
   if (node.kind == NodeKind::memset) {
-    if (state.enabled) return set_parameters(driver, exec, context, handle, node, state);
+    if (state.enabled) return set_exec_parameters(driver, exec, context, handle, node, state);
     BuiltPlan::NodeState beside = state;
     beside.fill = aside(state.fill, exec_->spares_.back().address());
-    return set_parameters(driver, exec, context, handle, node, beside);
+    return set_exec_parameters(driver, exec, context, handle, node, beside);
   }
   CUresult result = CUDA_SUCCESS;
-  if (change.sets_parameters()) result = set_parameters(driver, exec, context, handle, node, state);
+  if (change.sets_parameters()) result = set_exec_parameters(driver, exec, context, handle, node, state);
   if (result == CUDA_SUCCESS && change.enabled)
     result = driver.cuGraphNodeSetEnabled(exec, handle, state.enabled ? 1 : 0);
   return result;
@@ -356,6 +395,10 @@ BuiltPlan::NodeState PatchSet::state_after(const Change& change) const {
   BuiltPlan::NodeState state = ExplicitGraph::state_of(*change.built, change.plan_node(), *exec_);
   for (const Change::FieldBytes& field : change.fields)
     std::memcpy(state.arguments.data() + field.offset, field.bytes.data(), field.bytes.size());
+  if (change.kernel) {
+    state.kernel = change.kernel->kernel;
+    state.waits_for_inputs = change.kernel->waits_for_inputs;
+  }
   state.shape = change.shape.value_or(state.shape);
   state.copy = change.copy.value_or(state.copy);
   state.fill.value = change.fill.value_or(state.fill.value);
@@ -364,7 +407,17 @@ BuiltPlan::NodeState PatchSet::state_after(const Change& change) const {
   return state;
 }
 
+// Changes were checked against the ranges of the plan as it was.
+void PatchSet::check_not_updated() const {
+  if (changes_.empty() || updates_ == exec_->updates_) return;
+  throw Error({.doing = "patch graph",
+               .object = exec_->plan().name,
+               .detail = fmt::format("the set has {} changes from before the graph was updated", changes_.size()),
+               .advice = "begin another set after the update"});
+}
+
 void PatchSet::apply() {
+  check_not_updated();
   const ContextGuard current(*exec_->plan().device);
   std::vector<BuiltPlan::NodeState> states;
   for (const Change& change : changes_) states.push_back(state_after(change));
@@ -372,7 +425,7 @@ void PatchSet::apply() {
     const CUresult result = apply(changes_[done], states[done]);
     if (result == CUDA_SUCCESS) continue;
     const PlanNode& refused = changes_[done].plan_node();
-    const std::string words = exec_->driver_->words(result, entry_of(refused));
+    const std::string words = exec_->driver_->words(result, exec_entry_of(refused));
     std::string problems;
     for (size_t i = done + 1; i-- > 0;) {  // the refused one too: half of it may have been done
       const Change& change = changes_[i];
@@ -383,7 +436,8 @@ void PatchSet::apply() {
                  .object = refused.name,
                  .detail = fmt::format("change {} of {}: {}; {}", done + 1, changes_.size(), words,
                                        problems.empty() ? "the changes before it were undone"
-                                                        : "not undone, so that the graph is unusable:" + problems)});
+                                                        : "not undone, so that the graph is unusable:" + problems),
+                 .advice = std::string(changes_[done].kernel ? kKernelChangeRules : std::string_view())});
   }
   for (size_t i = 0; i < changes_.size(); ++i) *changes_[i].built->states[changes_[i].node] = std::move(states[i]);
   changes_.clear();

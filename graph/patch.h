@@ -46,6 +46,17 @@ class PatchSet {
     set<ForeignNode<P...>::template index_of<kName>()>(node, argument);
   }
 
+  // Another kernel in the place of a node's, in its own shape; the rules of ExplicitGraph::patch.
+  template <KernelArgs A>
+  void kernel(Node<A> node, const Kernel<A>& kernel) {
+    set_kernel(node, fields_of<A>(), ExplicitGraph::change_to(kernel), kernel.shape);
+  }
+  template <class... P>
+  void kernel(ForeignNode<P...> node, const ForeignKernel& kernel, const LaunchShape& shape,
+              bool waits_for_inputs = false) {
+    set_kernel(node, ArgumentBlock<P...>::kFields, {&kernel.loaded(), waits_for_inputs}, shape);
+  }
+
   // Grid, block and shared bytes of a kernel node, within the limits of kernel, device and the node's attributes. Its
   // cluster stays.
   void shape(NodeId node, const LaunchShape& shape);
@@ -69,9 +80,10 @@ class PatchSet {
 
   size_t size() const { return changes_.size(); }  // nodes with changes
 
-  // Applies all, in order, to later launches, and empties the set; everything that the set does not mention stays as it
-  // is at that time. When the driver refuses one, those before it are undone, the set is kept, and Error names the
-  // node; if even that fails, the Error says so, and the graph must not be launched again.
+  // Applies all, in order, to later launches, and empties the set (refused after an update of the graph); everything
+  // that the set does not mention stays as it is at that time. When the driver refuses one, those before it are undone,
+  // the set is kept, and Error names the node; if even that fails, the Error says so, and the graph must not be
+  // launched again.
   void apply();
 
  private:
@@ -84,6 +96,7 @@ class PatchSet {
       std::vector<std::byte> bytes;
     };
     std::vector<FieldBytes> fields;
+    std::optional<KernelChange> kernel;
     std::optional<LaunchShape> shape;
     std::optional<CopyParameters> copy;
     std::optional<uint32_t> fill;
@@ -91,7 +104,7 @@ class PatchSet {
     std::optional<bool> enabled;
 
     const PlanNode& plan_node() const { return built->plan->nodes[node]; }
-    bool sets_parameters() const { return !fields.empty() || shape || copy || fill || !values.empty(); }
+    bool sets_parameters() const { return !fields.empty() || kernel || shape || copy || fill || !values.empty(); }
   };
   Change& change_of(NodeId node);
   const PlanNode& node_of(NodeId node, std::initializer_list<NodeKind> kinds, std::string_view what) const;
@@ -101,8 +114,12 @@ class PatchSet {
   void set_argument(NodeId node, std::span<const FieldInfo> fields, size_t index, const void* value,
                     std::span<const ArgumentUse> uses);
   void set_bytes(NodeId node, const FieldInfo& field, const void* value);
+  void set_kernel(NodeId node, std::span<const FieldInfo> fields, const KernelChange& kernel, const LaunchShape& shape);
+  const LoadedKernel& kernel_of(NodeId node) const;
+  void check_not_updated() const;
 
   ExplicitGraph* exec_;
+  uint64_t updates_ = 0;                                             // of the graph, when the changes were made
   std::vector<Change> changes_;                                      // one a node
   std::map<std::pair<const BuiltPlan*, uint32_t>, size_t> indices_;  // in changes_, by plan and node
 };

@@ -50,6 +50,7 @@ struct Driver::Cpu {
   decltype(&nodewright_cpu_name_buffer) name_buffer;
   decltype(&nodewright_cpu_report) report;
   decltype(&nodewright_cpu_clear_error) clear_error;
+  decltype(&nodewright_cpu_set_condition) set_condition;
 };
 
 std::unique_ptr<Driver> Driver::load_cuda() { return load_cuda_from("libcuda.so.1"); }
@@ -163,12 +164,13 @@ void Driver::open_cpu_extensions(const CpuDriverOptions& options) {
       throw Error({.doing = "load the CPU driver", .object = path_, .detail = std::string("it lacks ") + name});
   };
   decltype(&nodewright_cpu_configure) configure = nullptr;
-  auto cpu = std::make_unique<Cpu>(Cpu{options, nullptr, nullptr, nullptr, nullptr});
+  auto cpu = std::make_unique<Cpu>(Cpu{options, nullptr, nullptr, nullptr, nullptr, nullptr});
   load(configure, "nodewright_cpu_configure");
   load(cpu->label, "nodewright_cpu_label");
   load(cpu->name_buffer, "nodewright_cpu_name_buffer");
   load(cpu->report, "nodewright_cpu_report");
   load(cpu->clear_error, "nodewright_cpu_clear_error");
+  load(cpu->set_condition, "nodewright_cpu_set_condition");
   const auto result = static_cast<CUresult>(configure(&options));
   check(result, "nodewright_cpu_configure", "configure the CPU driver", path_, {},
         result == CUDA_ERROR_ALREADY_MAPPED
@@ -209,6 +211,17 @@ void Driver::label(std::string_view node_name) const {
 
 void Driver::name_buffer(CUdeviceptr address, const std::string& name) const {
   if (cpu_ != nullptr) cpu_->name_buffer(address, name.c_str());
+}
+
+void Driver::set_condition(CUgraphConditionalHandle handle, unsigned value) const {
+  const std::string object = std::to_string(handle);
+  if (cpu_ == nullptr)
+    throw Error({.doing = "set condition",
+                 .object = object,
+                 .detail = "only stand-ins on the CPU driver set conditions on the host",
+                 .advice = "call cudaGraphSetConditional in the kernel"});
+  check(static_cast<CUresult>(cpu_->set_condition(handle, value)), "nodewright_cpu_set_condition", "set condition",
+        object, "no graph that lives has this handle");
 }
 
 CUcontext Driver::current_context() const {

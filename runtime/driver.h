@@ -164,6 +164,10 @@ class Driver {
   // Names the buffer that starts there in the CPU driver's reports; nothing on a GPU.
   void name_buffer(CUdeviceptr address, const std::string& name) const;
 
+  // Sets a condition as cudaGraphSetConditional does in a kernel: for stand-ins, on the CPU driver. Throws Error for a
+  // handle that no graph has, and on CUDA.
+  void set_condition(CUgraphConditionalHandle handle, unsigned value) const;
+
   // The context that is current on this thread, or null. No observer sees the call: every entry of the library begins
   // with it.
   CUcontext current_context() const;

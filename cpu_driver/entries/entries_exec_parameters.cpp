@@ -1,4 +1,5 @@
 // Entry points: what one node of an executable graph does from its next launch on.
+#include <algorithm>
 #include <cstring>
 
 #include "cpu_driver/graphs/graph_rules.h"
@@ -15,21 +16,31 @@ bool of_graph(const State& state, CUmemorytype type, CUdeviceptr address) {
   return block != nullptr && block->of_graph;
 }
 
+bool has_programmatic_edge(const ExecNode& node) {
+  return std::any_of(node.edges.begin(), node.edges.end(),
+                     [](const CUgraphEdgeData& data) { return data.type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC; });
+}
+
 }  // namespace
 
 CUresult CUDAAPI cuGraphExecKernelNodeSetParams(CUgraphExec handle, CUgraphNode node,
                                                 const CUDA_KERNEL_NODE_PARAMS* params) {
-  return change_exec_node<KernelWork>(handle, node, [&](State& s, KernelWork& next) {
+  return change_exec_node<KernelWork>(handle, node, [&](State& s, KernelWork& next, const ExecNode& now) {
     if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
-    const auto loaded = next.loaded;
+    const int device = next.device;
     if (const CUresult result = make_kernel_work(s, *params, next); result != CUDA_SUCCESS) return result;
-    return next.loaded == loaded ? CUDA_SUCCESS : refuse(CUDA_ERROR_INVALID_VALUE, "the node's kernel may not change");
+    if (next.device != device)
+      return refuse(CUDA_ERROR_INVALID_VALUE, "the context of a kernel node's function may not change");
+    if (!next.loaded->image->waits && has_programmatic_edge(now))
+      return refuse(CUDA_ERROR_INVALID_VALUE, "a programmatic edge into kernel " + next.loaded->image->name +
+                                                  ", whose code never waits for its inputs");
+    return CUDA_SUCCESS;
   });
 }
 
 CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec handle, CUgraphNode node, const CUDA_MEMCPY3D* copy,
                                                 CUcontext context) {
-  return change_exec_node<CopyWork>(handle, node, [&](State& s, CopyWork& next) {
+  return change_exec_node<CopyWork>(handle, node, [&](State& s, CopyWork& next, const ExecNode&) {
     if (copy == nullptr || !s.is_retained(context)) return CUDA_ERROR_INVALID_VALUE;
     if (const CUresult result = check_copy(s, *copy); result != CUDA_SUCCESS) return result;
     if (copy->srcMemoryType != next.copy.srcMemoryType || copy->dstMemoryType != next.copy.dstMemoryType)
@@ -51,7 +62,7 @@ CUresult CUDAAPI cuGraphExecMemcpyNodeSetParams(CUgraphExec handle, CUgraphNode 
 
 CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec handle, CUgraphNode node,
                                                 const CUDA_MEMSET_NODE_PARAMS* fill, CUcontext context) {
-  return change_exec_node<FillWork>(handle, node, [&](State& s, FillWork& next) {
+  return change_exec_node<FillWork>(handle, node, [&](State& s, FillWork& next, const ExecNode&) {
     if (fill == nullptr || !s.is_retained(context)) return CUDA_ERROR_INVALID_VALUE;
     if (const CUresult result = check_fill(s, *fill); result != CUDA_SUCCESS) return result;
     if (fill->width == 0 || fill->height == 0) return refuse(CUDA_ERROR_INVALID_VALUE, "the node would fill nothing");
@@ -66,7 +77,7 @@ CUresult CUDAAPI cuGraphExecMemsetNodeSetParams(CUgraphExec handle, CUgraphNode 
 
 CUresult CUDAAPI cuGraphExecHostNodeSetParams(CUgraphExec handle, CUgraphNode node,
                                               const CUDA_HOST_NODE_PARAMS* params) {
-  return change_exec_node<HostWork>(handle, node, [&](State&, HostWork& next) {
+  return change_exec_node<HostWork>(handle, node, [&](State&, HostWork& next, const ExecNode&) {
     if (params == nullptr || params->fn == nullptr) return refuse(CUDA_ERROR_INVALID_VALUE, "no host function");
     next = {params->fn, params->userData};
     return CUDA_SUCCESS;
@@ -77,7 +88,7 @@ namespace {
 
 template <class EventWork>
 CUresult set_event(CUgraphExec handle, CUgraphNode node, CUevent event_handle) {
-  return change_exec_node<EventWork>(handle, node, [&](State& s, EventWork& next) {
+  return change_exec_node<EventWork>(handle, node, [&](State& s, EventWork& next, const ExecNode&) {
     next.event = s.events.find(event_handle);
     return next.event != nullptr ? CUDA_SUCCESS : refuse(CUDA_ERROR_INVALID_HANDLE, "no such event");
   });

@@ -105,6 +105,47 @@ CUresult release(State& s, Lock& lock, uint64_t address, DeviceMemory::Kind kind
   return CUDA_SUCCESS;
 }
 
+// The allocation, or the registered host memory, that holds an address; no type where there is none.
+struct KnownMemory {
+  unsigned int type = 0;           // CUmemorytype
+  int device = CU_DEVICE_INVALID;  // of the context in which it was allocated
+  uint64_t begin = 0, bytes = 0;
+};
+
+KnownMemory known_memory(const State& s, uint64_t address) {
+  if (s.memory == nullptr) return {};
+  if (const DeviceMemory::Block* block = s.memory->find_reserved(address, 1))
+    return {block->kind == DeviceMemory::Kind::pinned ? CU_MEMORYTYPE_HOST : CU_MEMORYTYPE_DEVICE, block->device,
+            block->address, block->bytes};
+  const auto after = s.registered.upper_bound(address);
+  if (after == s.registered.begin() || std::prev(after)->second <= address) return {};
+  const auto& [begin, end] = *std::prev(after);
+  return {CU_MEMORYTYPE_HOST, 0, begin, end - begin};
+}
+
+// False: the attribute is none of those that this driver tells.
+bool tell_attribute(const KnownMemory& memory, CUpointer_attribute attribute, void* value) {
+  switch (attribute) {
+    case CU_POINTER_ATTRIBUTE_CONTEXT:
+      *static_cast<CUcontext*>(value) = memory.type == 0 ? nullptr : primary_context(memory.device);
+      return true;
+    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
+      *static_cast<unsigned int*>(value) = memory.type;
+      return true;
+    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
+      *static_cast<int*>(value) = memory.device;
+      return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
+      *static_cast<CUdeviceptr*>(value) = memory.begin;
+      return true;
+    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
+      *static_cast<size_t*>(value) = memory.bytes;
+      return true;
+    default:
+      return false;
+  }
+}
+
 }  // namespace
 
 CUresult CUDAAPI cuMemGetInfo(size_t* free, size_t* total) {
@@ -177,6 +218,20 @@ CUresult CUDAAPI cuMemHostGetDevicePointer(CUdeviceptr* address, void* pointer, 
     if (block == nullptr || block->kind != DeviceMemory::Kind::pinned)
       return refuse(CUDA_ERROR_INVALID_VALUE, "not pinned memory");
     *address = address_of(pointer);
+    return CUDA_SUCCESS;
+  });
+}
+
+// Attributes of an address that no memory known to the driver holds are zeros, and not an error.
+CUresult CUDAAPI cuPointerGetAttributes(unsigned int count, CUpointer_attribute* attributes, void** values,
+                                        CUdeviceptr address) {
+  return enter(Needs::initialised, [&](State& s, Lock&) -> CUresult {
+    if (count == 0 || attributes == nullptr || values == nullptr) return CUDA_ERROR_INVALID_VALUE;
+    const KnownMemory memory = known_memory(s, address);
+    for (unsigned int i = 0; i < count; ++i)
+      if (!tell_attribute(memory, attributes[i], values[i]))
+        return refuse(CUDA_ERROR_INVALID_VALUE,
+                      "attribute " + std::to_string(attributes[i]) + " of an address is not known");
     return CUDA_SUCCESS;
   });
 }

@@ -63,7 +63,7 @@ CUresult CUDAAPI cuGraphBatchMemOpNodeGetParams(CUgraphNode handle, CUDA_BATCH_M
 
 CUresult CUDAAPI cuGraphExecBatchMemOpNodeSetParams(CUgraphExec handle, CUgraphNode node,
                                                     const CUDA_BATCH_MEM_OP_NODE_PARAMS* params) {
-  return change_exec_node<ValueWork>(handle, node, [&](State& s, ValueWork& next) -> CUresult {
+  return change_exec_node<ValueWork>(handle, node, [&](State& s, ValueWork& next, const ExecNode&) -> CUresult {
     if (params == nullptr || !s.is_retained(params->ctx)) return CUDA_ERROR_INVALID_VALUE;
     ValueWork changed;
     if (const CUresult result = make_value_work(s, params->count, params->paramArray, params->flags, changed);

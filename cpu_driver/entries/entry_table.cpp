@@ -82,6 +82,16 @@ NODEWRIGHT_EXPORT size_t nodewright_cpu_report(char* text, size_t bytes) {
   return report.size();
 }
 
+NODEWRIGHT_EXPORT int nodewright_cpu_set_condition(unsigned long long handle, unsigned int value) {
+  State& s = state();
+  const Lock lock(s.mutex);
+  const auto entry = s.conditionals.find(handle);
+  const auto conditional = entry == s.conditionals.end() ? nullptr : entry->second.lock();
+  if (conditional == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  conditional->value.store(value, std::memory_order_relaxed);
+  return CUDA_SUCCESS;
+}
+
 NODEWRIGHT_EXPORT void nodewright_cpu_clear_error() {
   State& s = state();
   const Lock lock(s.mutex);

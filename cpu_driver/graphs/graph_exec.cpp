@@ -78,7 +78,7 @@ UpdateProblem compare_for_update(const GraphBody& now, const GraphBody& next, ui
     if (!same_edges(a, b)) return {CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, i};
     const auto* kernel_a = std::get_if<KernelWork>(&a.work.what);
     const auto* kernel_b = std::get_if<KernelWork>(&b.work.what);
-    if (kernel_a != nullptr && kernel_a->loaded != kernel_b->loaded)
+    if (kernel_a != nullptr && kernel_a->device != kernel_b->device)
       return {CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE, i};
     if (!same_attributes(kernel_a, kernel_b, flags)) return {CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED, i};
     if (!same_rows(a, b)) return {CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, i};

@@ -63,8 +63,8 @@ struct UpdateProblem {
   size_t node = 0;  // index into the outermost body
 };
 
-// Stricter than NVIDIA's driver: the same kernels in the same order of addition with the same edges. `flags`: of the
-// executable graph.
+// Stricter than NVIDIA's driver: nodes in the same order of addition with the same edges. Kernels may be others of the
+// same device. `flags`: of the executable graph.
 UpdateProblem compare_for_update(const GraphBody& now, const GraphBody& next, uint64_t flags);
 
 // After an update nodes keep answering to the graph that the exec was made from, and to whether they are enabled.

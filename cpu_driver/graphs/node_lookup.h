@@ -47,14 +47,15 @@ CUresult with_exec_node(CUgraphExec exec_handle, CUgraphNode node_handle, Body&&
   });
 }
 
-// Calls body(State&, NodeWork& next) with a copy of the node's work, and keeps the copy when that succeeds.
+// Calls body(State&, NodeWork& next, const ExecNode&) with a copy of the node's work, and keeps the copy when that
+// succeeds.
 template <class NodeWork, class Body>
 CUresult change_exec_node(CUgraphExec exec_handle, CUgraphNode node_handle, Body&& body) {
   return with_exec_node(exec_handle, node_handle, [&](State& s, GraphExec& exec, const ExecPlace& place) {
     const auto* now = std::get_if<NodeWork>(&exec.at(place).work.what);
     if (now == nullptr) return wrong_type();
     NodeWork next = *now;
-    const CUresult result = body(s, next);
+    const CUresult result = body(s, next, exec.at(place));
     if (result == CUDA_SUCCESS) {
       if constexpr (requires { next.attributes.device_node; })
         exec.needs_upload |= next.attributes.device_node != nullptr;

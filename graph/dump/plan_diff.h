@@ -7,6 +7,8 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/node.h"
+
 namespace nodewright {
 
 struct Plan;
@@ -57,6 +59,8 @@ struct PlanDiff {
 
 // Throws Error (usage) naming the source that is no dump, and the entry that it lacks.
 PlanDiff diff_plans(const DumpText& before, const DumpText& after);
+
+// The same of plans at hand, such as a graph's and the one that it is to be updated to.
 PlanDiff diff_plans(const Plan& before, const Plan& after);
 
 // Sections of lines that begin with + for what only the later plan has, - for what only the earlier one has, ~ for what

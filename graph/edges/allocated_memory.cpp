@@ -21,6 +21,12 @@ uint64_t AllocatedMemory::look_up(uint64_t planned) const {
                .advice = "use an allocation in its own plan, or in plans that are children or bodies there"});
 }
 
+uint64_t AllocatedMemory::planned(uint64_t address) const {
+  for (const auto& [begin, place] : places_)
+    if (address - place.address < place.bytes) return begin + (address - place.address);
+  return address;
+}
+
 CopyParameters AllocatedMemory::placed(CopyParameters copy) const {
   copy.to = address_of(copy.to);
   copy.from = address_of(copy.from);

@@ -31,6 +31,8 @@ class AllocatedMemory {
 
   // Throws Error when `planned` is memory that another plan allocates, or that is not allocated yet.
   uint64_t address_of(uint64_t planned) const { return is_allocated(planned) ? look_up(planned) : planned; }
+  // Where the plan has what lies at `address`: the way back.
+  uint64_t planned(uint64_t address) const;
   CopyParameters placed(CopyParameters copy) const;
   FillParameters placed(FillParameters fill) const;
   // Puts addresses in the place of planned ones, in a kernel's arguments or in the value of one of its fields.

@@ -353,7 +353,7 @@ NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind
   if (!obeyed_is_set) uses.push_back({kConditionField, condition.address, kConditionBytes, Access::in, 1});
   // A body's own conditions are nobody else's business.
   std::erase_if(uses, [&](const AddressedUse& use) {
-    return use.address >= kConditionBase && outer_buffer(use.address, use.bytes) == nullptr;
+    return use.address >= kConditionBase && known_buffer(use.address, use.bytes) == nullptr;
   });
   uses.push_back({kLoopsField, loops_address(plan_.name), kConditionBytes, has_loop ? Access::inout : Access::in, 1});
   const NodeId id = add(std::move(node), uses, Traffic{}, {});

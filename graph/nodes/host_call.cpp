@@ -1,5 +1,6 @@
 #include "graph/nodes/host_call.h"
 
+#include <algorithm>
 #include <exception>
 #include <utility>
 
@@ -53,6 +54,21 @@ HostCalls& HostCalls::operator=(HostCalls&& other) noexcept {
 
 void HostCalls::add(const Plan& plan) {
   for_each_call(plan, [&](const std::shared_ptr<HostCall>& call) { calls_.push_back(call); });
+}
+
+// Functions whose problem is still to be reported stay.
+void HostCalls::forget_before(const Mark& mark) {
+  constexpr size_t kMostKept = 1024;
+  if (mark.calls + mark.captured < kMostKept) return;
+  if (launched_) device_->synchronize();
+  captured_.erase(captured_.begin(), captured_.begin() + static_cast<std::ptrdiff_t>(mark.captured));
+  const auto end = calls_.begin() + static_cast<std::ptrdiff_t>(mark.calls);
+  calls_.erase(std::remove_if(calls_.begin(), end, [](const auto& call) { return !call->failed; }), end);
+}
+
+void HostCalls::take_back(const Mark& mark) {
+  calls_.resize(mark.calls);
+  captured_.erase(captured_.begin() + static_cast<std::ptrdiff_t>(mark.captured), captured_.end());
 }
 
 void HostCalls::before_launch() {

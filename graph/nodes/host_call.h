@@ -31,6 +31,14 @@ class HostCalls {
   // Keeps those of the plan and of the plans inside. What was added before stays: a launch may be under way.
   void add(const Plan& plan);
   void keep(GraphHandle captured) { captured_.push_back(std::move(captured)); }
+  // Lets go of what was added before `mark`, which no later launch needs: at times, and then it waits for the device.
+  struct Mark {
+    size_t calls = 0, captured = 0;
+  };
+  Mark mark() const { return {calls_.size(), captured_.size()}; }
+  void forget_before(const Mark& mark);
+  // Lets go of what was added since, for a graph that no launch has seen.
+  void take_back(const Mark& mark);
   // To be called before each launch. Throws Error as report_host_problems does.
   void before_launch();
 

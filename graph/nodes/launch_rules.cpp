@@ -16,11 +16,12 @@ constexpr unsigned kMaxThreadsOfSm = 2048, kMaxBlocksOfSm = 32, kRegistersOfSm =
 // KernelCache do.
 constexpr unsigned kMaxClusterBlocks = 16;
 
-std::string shape_problem(const PlanNode& node, const DeviceProperties& device) {
-  const auto& [grid, block, shared_bytes, cluster, carveout] = node.shape;
-  if (node.shape.cluster_blocks() != 1 && !std::equal(cluster, cluster + 3, node.attributes.cluster.begin()))
+std::string shape_problem(const LoadedKernel& kernel, const LaunchShape& shape, const KernelAttributes& attributes,
+                          const DeviceProperties& device) {
+  const auto& [grid, block, shared_bytes, cluster, carveout] = shape;
+  if (shape.cluster_blocks() != 1 && !std::equal(cluster, cluster + 3, attributes.cluster.begin()))
     return fmt::format("a cluster of {}x{}x{} blocks, and the attributes say {}x{}x{}", cluster[0], cluster[1],
-                       cluster[2], node.attributes.cluster[0], node.attributes.cluster[1], node.attributes.cluster[2]);
+                       cluster[2], attributes.cluster[0], attributes.cluster[1], attributes.cluster[2]);
   for (unsigned axis = 0; axis < 3; ++axis) {
     const unsigned grid_limit = axis == 0 ? kMaxGridX : kMaxGridYZ;
     const unsigned block_limit = axis == 2 ? kMaxBlockZ : kMaxBlockXY;
@@ -30,17 +31,17 @@ std::string shape_problem(const PlanNode& node, const DeviceProperties& device) 
       return fmt::format("block {} must be 1 to {}", "xyz"[axis], block_limit);
   }
   const auto most_threads = static_cast<unsigned>(
-      node.kernel->max_threads > 0 ? std::min<int>(node.kernel->max_threads, kMaxBlockThreads) : kMaxBlockThreads);
-  if (node.shape.threads() > most_threads)
-    return fmt::format("kernel '{}' takes at most {} threads a block", node.kernel->name, most_threads);
-  if (shared_bytes + node.kernel->static_shared_bytes > device.shared_optin_bytes)
-    return fmt::format("with {} static bytes that is more than the {} of {}", node.kernel->static_shared_bytes,
+      kernel.max_threads > 0 ? std::min<int>(kernel.max_threads, kMaxBlockThreads) : kMaxBlockThreads);
+  if (shape.threads() > most_threads)
+    return fmt::format("kernel '{}' takes at most {} threads a block", kernel.name, most_threads);
+  if (shared_bytes + kernel.static_shared_bytes > device.shared_optin_bytes)
+    return fmt::format("with {} static bytes that is more than the {} of {}", kernel.static_shared_bytes,
                        device.shared_optin_bytes, device.name);
   return "";
 }
 
-std::string attribute_problem(const PlanNode& node, const DeviceProperties& device) {
-  const KernelAttributes& attributes = node.attributes;
+std::string attribute_problem(const LoadedKernel& kernel, const LaunchShape& shape, const KernelAttributes& attributes,
+                              const DeviceProperties& device) {
   const auto& cluster = attributes.cluster;
   const uint64_t cluster_blocks = uint64_t{cluster[0]} * cluster[1] * cluster[2];
   if (cluster_blocks != 1) {
@@ -51,16 +52,16 @@ std::string attribute_problem(const PlanNode& node, const DeviceProperties& devi
     if (cluster_blocks == 0 || cluster_blocks > kMaxClusterBlocks)
       return fmt::format("{}a cluster has 1 to {} blocks", text, kMaxClusterBlocks);
     for (unsigned axis = 0; axis < 3; ++axis)
-      if (node.shape.grid[axis] % cluster[axis] != 0)
+      if (shape.grid[axis] % cluster[axis] != 0)
         return fmt::format("{}grid {} is not a multiple of the cluster's", text, "xyz"[axis]);
   }
   if (attributes.cooperative) {
-    const uint64_t threads = node.shape.threads();
+    const uint64_t threads = shape.threads();
     uint64_t of_sm = std::min<uint64_t>(kMaxThreadsOfSm / threads, kMaxBlocksOfSm);
-    if (node.kernel->registers > 0)
-      of_sm = std::min(of_sm, kRegistersOfSm / (static_cast<uint64_t>(node.kernel->registers) * threads));
+    if (kernel.registers > 0)
+      of_sm = std::min(of_sm, kRegistersOfSm / (static_cast<uint64_t>(kernel.registers) * threads));
     const uint64_t most = of_sm * static_cast<uint64_t>(device.sm_count);
-    if (node.shape.blocks() > most)
+    if (shape.blocks() > most)
       return fmt::format("cooperative: at most {} blocks of {} threads are on {} at once", most, threads, device.name);
   }
   if (attributes.priority < device.greatest_priority || attributes.priority > device.least_priority)
@@ -73,11 +74,12 @@ std::string attribute_problem(const PlanNode& node, const DeviceProperties& devi
 
 }  // namespace
 
-std::string launch_problem(const PlanNode& node, const DeviceProperties& device) {
-  std::string limit = shape_problem(node, device);
-  if (limit.empty()) limit = attribute_problem(node, device);
+std::string launch_problem(const LoadedKernel& kernel, const LaunchShape& shape, const KernelAttributes& attributes,
+                           const DeviceProperties& device) {
+  std::string limit = shape_problem(kernel, shape, attributes, device);
+  if (limit.empty()) limit = attribute_problem(kernel, shape, attributes, device);
   if (limit.empty()) return "";
-  const auto& [grid, block, shared_bytes, cluster, carveout] = node.shape;
+  const auto& [grid, block, shared_bytes, cluster, carveout] = shape;
   return fmt::format("grid {}x{}x{}, block {}x{}x{}, {} shared bytes: {}", grid[0], grid[1], grid[2], block[0],
                      block[1], block[2], shared_bytes, limit);
 }

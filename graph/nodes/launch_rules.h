@@ -8,7 +8,13 @@
 
 namespace nodewright {
 
-// Why the kernel node's shape and attributes cannot be launched, with the limit that they break; empty when they can.
-std::string launch_problem(const PlanNode& node, const DeviceProperties& device);
+// Why a kernel cannot be launched with this shape and these attributes, with the limit that they break; empty when it
+// can.
+std::string launch_problem(const LoadedKernel& kernel, const LaunchShape& shape, const KernelAttributes& attributes,
+                           const DeviceProperties& device);
+// The same of a kernel node as it is planned.
+inline std::string launch_problem(const PlanNode& node, const DeviceProperties& device) {
+  return launch_problem(*node.kernel, node.shape, node.attributes, device);
+}
 
 }  // namespace nodewright

@@ -8,22 +8,22 @@
 
 namespace nodewright {
 
-ParameterPointers::ParameterPointers(const PlanNode& node, std::span<const std::byte> arguments) {
+ParameterPointers::ParameterPointers(const LoadedKernel* kernel, std::span<const std::byte> arguments) {
   auto* first = const_cast<std::byte*>(arguments.data());  // the driver's structs know no const
   few_[0] = first;
-  if (node.kernel == nullptr) return;
-  const std::span<const KernelParameter> parameters = node.kernel->parameters;
+  if (kernel == nullptr) return;
+  const std::span<const KernelParameter> parameters = kernel->parameters;
   if (parameters.size() > few_.size()) many_.resize(parameters.size());
   for (size_t i = 0; i < parameters.size(); ++i) get()[i] = first + parameters[i].offset;
 }
 
 CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, void** parameters) {
-  return kernel_parameters(node, node.shape, parameters);
+  return kernel_parameters(*node.kernel, node.shape, parameters);
 }
 
-CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, const LaunchShape& shape, void** parameters) {
+CUDA_KERNEL_NODE_PARAMS kernel_parameters(const LoadedKernel& loaded, const LaunchShape& shape, void** parameters) {
   CUDA_KERNEL_NODE_PARAMS kernel{};
-  kernel.func = node.kernel->function;
+  kernel.func = loaded.function;
   kernel.gridDimX = shape.grid[0];
   kernel.gridDimY = shape.grid[1];
   kernel.gridDimZ = shape.grid[2];
@@ -82,6 +82,16 @@ CUlaunchConfig launch_config(const PlanNode& node, CUstream stream, bool program
 bool sets_conditions(const PlanNode& node) {
   return std::any_of(node.fields.begin(), node.fields.end(),
                      [](const FieldInfo& field) { return field.role == Role::condition; });
+}
+
+const PlanNode* first_with_handle(const Plan& plan) {
+  for (const PlanNode& node : plan.nodes) {
+    for (const FieldInfo& field : node.fields)
+      if (field.role == Role::condition && field.bytes < sizeof(Condition)) return &node;
+    for (const auto& body : node.bodies)
+      if (const PlanNode* inner = first_with_handle(*body)) return inner;
+  }
+  return nullptr;
 }
 
 namespace {

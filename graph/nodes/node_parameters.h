@@ -19,7 +19,10 @@ namespace nodewright {
 // where they are while the pointers are in use. Other kinds of nodes have none.
 class ParameterPointers {
  public:
-  ParameterPointers(const PlanNode& node, std::span<const std::byte> arguments);
+  // `kernel`: null for a node of another kind.
+  ParameterPointers(const LoadedKernel* kernel, std::span<const std::byte> arguments);
+  ParameterPointers(const PlanNode& node, std::span<const std::byte> arguments)
+      : ParameterPointers(node.kernel, arguments) {}
   explicit ParameterPointers(const PlanNode& node) : ParameterPointers(node, node.arguments) {}
   ParameterPointers(const ParameterPointers&) = delete;
   ParameterPointers& operator=(const ParameterPointers&) = delete;
@@ -33,8 +36,8 @@ class ParameterPointers {
 
 CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, void** parameters);
 
-// The same of a shape that differs from the node's, for patches.
-CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, const LaunchShape& shape, void** parameters);
+// The same of a kernel and a shape that may differ from a node's, for patches.
+CUDA_KERNEL_NODE_PARAMS kernel_parameters(const LoadedKernel& kernel, const LaunchShape& shape, void** parameters);
 
 // A kernel node as it is added to a graph.
 CUgraphNodeParams kernel_node(const CUDA_KERNEL_NODE_PARAMS& kernel);
@@ -49,20 +52,23 @@ LaunchAttributes launch_attributes(const KernelAttributes& attributes);
 // For cuLaunchKernelEx. `attributes` is filled and must stay where it is while the result is in use.
 CUlaunchConfig launch_config(const PlanNode& node, CUstream stream, bool programmatic, LaunchAttributes& attributes);
 
-// Calls `f(address)` for every Condition field that is not empty and writes the Condition that it returns into
-// `arguments`.
+// Calls `f(address)` for every condition among the arguments that is not empty, and writes the Condition that it
+// returns into `arguments`: for a foreign kernel its handle alone.
 template <class Function>
 void replace_conditions(const PlanNode& node, std::span<std::byte> arguments, Function&& f) {
   for (const FieldInfo& field : node.fields) {
     if (field.role != Role::condition) continue;
-    Condition value;
-    std::memcpy(&value, arguments.data() + field.offset, sizeof value);
+    Condition value{};
+    std::memcpy(&value, arguments.data() + field.offset, field.bytes);
     if (value.handle == 0) continue;
     value = f(value.handle);
-    std::memcpy(arguments.data() + field.offset, &value, sizeof value);
+    std::memcpy(arguments.data() + field.offset, &value, field.bytes);
   }
 }
 bool sets_conditions(const PlanNode& node);
+// The first node of the plan, or of one inside it, whose foreign kernel takes the driver's handle of a condition; null
+// when there is none. Only a graph has handles.
+const PlanNode* first_with_handle(const Plan& plan);
 
 // The driver's parameters of a values node, for its own operations or others of the same layout.
 std::vector<CUstreamBatchMemOpParams> value_parameters(const std::vector<ValueOperation>& operations);

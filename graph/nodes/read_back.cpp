@@ -262,7 +262,7 @@ class Comparison {
     const std::vector<std::byte> planned = placed_arguments(node);
     for (const FieldInfo& field : node.fields)
       if (field.role == Role::condition)
-        compare_condition(node, field, held);
+        compare_condition(node, field, held + field.offset);
       else
         compare_argument(node, field, planned, held + field.offset);
   }
@@ -279,6 +279,8 @@ class Comparison {
       if (held == nullptr || held[i] == nullptr)
         differences_.push_back(
             fmt::format("node '{}': the driver holds no argument '{}'", node.name, node.fields[i].name));
+      else if (node.fields[i].role == Role::condition)
+        compare_condition(node, node.fields[i], static_cast<const std::byte*>(held[i]));
       else
         compare_argument(node, node.fields[i], planned, static_cast<const std::byte*>(held[i]));
   }
@@ -290,9 +292,9 @@ class Comparison {
   }
 
   void compare_condition(const PlanNode& node, const FieldInfo& field, const std::byte* held) {
-    Condition planned, found;
-    std::memcpy(&planned, node.arguments.data() + field.offset, sizeof planned);
-    std::memcpy(&found, held + field.offset, sizeof found);
+    Condition planned{}, found{};
+    std::memcpy(&planned, node.arguments.data() + field.offset, field.bytes);
+    std::memcpy(&found, held, field.bytes);
     if (found.handle != (planned.handle == 0 ? 0 : exec_.condition(planned.handle)))
       differences_.push_back(fmt::format("node '{}': condition '{}' differs", node.name, field.name));
   }

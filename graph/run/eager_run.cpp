@@ -235,6 +235,13 @@ class EagerRun {
 }  // namespace
 
 void run_eager(const Plan& plan, const Stream& stream) {
+  if (const PlanNode* node = first_with_handle(plan))
+    throw Error({.doing = "run plan",
+                 .object = plan.name,
+                 .detail = fmt::format("node '{}': kernel '{}' sets a condition by the driver's handle, which only a "
+                                       "graph has",
+                                       node->name, node->kernel_name()),
+                 .advice = "run the plan as an ExplicitGraph"});
   const ContextGuard current(stream.device());
   report_host_problems(plan);
   EagerRun run(stream, plan.name);

@@ -211,32 +211,6 @@ double NodeTimer::sample_bracket_us() {
   return us_between(stamps.front().ended, stamps.back().ended) / static_cast<double>(stamps.size() - 1);
 }
 
-Plan plan_as_patched(const ExplicitGraph& exec) {
-  Plan plan = exec.plan();
-  for (const std::unique_ptr<BuiltPlan>& built : exec.built_plans())
-    for (size_t id = 0; id < built->states.size(); ++id) {
-      const BuiltPlan::NodeState* state = built->states[id].get();
-      if (state == nullptr) continue;
-      const bool inside = built->plan.get() != &exec.plan();
-      const PlanNode& planned = built->plan->nodes[id];
-      if (inside || !state->enabled)
-        throw Error({.doing = "take the patched plan of graph",
-                     .object = plan.name,
-                     .detail = "node '" + planned.name + "' " +
-                               (inside ? "of '" + built->plan->name + "' is patched" : "is switched off"),
-                     .advice = "time the plan as it was built"});
-      PlanNode& node = plan.nodes[id];
-      node.shape = state->shape;
-      node.copy = state->copy;
-      node.fill = state->fill;
-      node.arguments.assign(state->arguments.begin(), state->arguments.end());
-      for (const FieldInfo& field : planned.fields)  // the graph's own handles stand there
-        if (field.role == Role::condition)
-          std::memcpy(node.arguments.data() + field.offset, planned.arguments.data() + field.offset, field.bytes);
-    }
-  return plan;
-}
-
 std::vector<NodeTiming> node_timings(const Plan& plan, const TimedTwin& twin, std::span<const NodeSpan> spans,
                                      double bracket_us) {
   return timings_of(plan, twin.nodes, spans, bracket_us);

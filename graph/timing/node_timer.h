@@ -73,10 +73,6 @@ class NodeTimer {
   Event start_, end_;
 };
 
-// The plan with what patches have made of its nodes since: to be timed as the graph runs now. Throws Error naming a
-// node that is switched off, or a patched one inside a child or a body, neither of which a plan can say.
-Plan plan_as_patched(const ExplicitGraph& exec);
-
 // One launch's times of every node, by id. `bracket_us`: of an empty bracket in the same launch or near it.
 std::vector<NodeTiming> node_timings(const Plan& plan, const TimedTwin& twin, std::span<const NodeSpan> spans,
                                      double bracket_us);

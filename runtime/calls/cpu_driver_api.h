@@ -67,6 +67,10 @@ void nodewright_cpu_name_buffer(unsigned long long address, const char* name);
 // length of the whole report, 0 when nothing went wrong so far.
 size_t nodewright_cpu_report(char* text, size_t bytes);
 
+// What cudaGraphSetConditional does in a kernel, for kernels that are functions of the program. Returns a CUresult:
+// CUDA_ERROR_INVALID_VALUE for a handle that no graph has.
+int nodewright_cpu_set_condition(unsigned long long handle, unsigned int value);
+
 // Forgets a sticky error and its report, as a new process would: queued work is dropped, objects stay.
 void nodewright_cpu_clear_error();
 }

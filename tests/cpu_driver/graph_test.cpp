@@ -211,6 +211,37 @@ TEST_F(GraphTest, EveryKindOfNodeRunsAndCanBePatched) {
   ASSERT_OK(api().cuMemFreeHost(pinned));
 }
 
+TEST_F(GraphTest, AnExecTakesAnotherKernelUnlessAProgrammaticEdgeNeedsOneThatWaits) {
+  const CUfunction no_wait = load("no_wait", kNoWait);
+  const std::string twice = "#define WAIT wait_for_inputs();\n" + kArgs +
+                            "NODEWRIGHT_KERNEL(twice, AddOne, 64) { WAIT " +
+                            "args.y.data[threadIdx.x] = 2.0f * args.x.data[threadIdx.x]; }";
+  const CUfunction other = load("twice", twice);
+  const CUgraphNode first = add(a_, b_), second = add(b_, c_, {first}, {kProgrammatic});
+  const CUgraphExec exec = instantiate(graph_);
+  EXPECT_EQ(3.0f, run(exec, c_));
+  AddOneParams params(other, b_, c_), hasty(no_wait, b_, c_);
+  ASSERT_OK(api().cuGraphExecKernelNodeSetParams(exec, second, &params.params));
+  EXPECT_EQ(4.0f, run(exec, c_));
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, api().cuGraphExecKernelNodeSetParams(exec, second, &hasty.params));
+  expect_reported("a programmatic edge into kernel no_wait");
+  EXPECT_EQ(4.0f, run(exec, c_)) << "refused, and as before";
+  AddOneParams hasty_first(no_wait, a_, b_);
+  EXPECT_OK(api().cuGraphExecKernelNodeSetParams(exec, first, &hasty_first.params)) << "no edge leads there";
+  EXPECT_EQ(4.0f, run(exec, c_));
+
+  CUgraph next = nullptr;
+  ASSERT_OK(api().cuGraphCreate(&next, 0));
+  const CUgraphNode again = add_kernel(next, other, 1, 64, AddOne{{a_, 64}, {b_, 64}, 64});
+  add_kernel(next, other, 1, 64, AddOne{{b_, 64}, {c_, 64}, 64}, {again}, {kProgrammatic});
+  CUgraphExecUpdateResultInfo info{};
+  ASSERT_OK(api().cuGraphExecUpdate(exec, next, &info)) << "other kernels in an update";
+  EXPECT_EQ(4.0f, run(exec, c_));
+  EXPECT_EQ(2.0f, download(b_, 1)[0]);
+  ASSERT_OK(api().cuGraphDestroy(next));
+  ASSERT_OK(api().cuGraphExecDestroy(exec));
+}
+
 TEST_F(GraphTest, AnUpdateTakesNewParametersButNoNewShape) {
   const CUgraphNode first = add(a_, b_);
   const CUgraphExec exec = instantiate(graph_);

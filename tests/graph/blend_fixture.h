@@ -28,7 +28,8 @@ class BlendMachine {
   explicit BlendMachine(const std::string& spec) : opened(open_device(spec, Observe::yes)) {
     KernelCacheOptions options;
     options.extra_sources.push_back({"tests/graph/kernels/blend.h", keep(kernel_text("blend.h"))});
-    for (const char* name : {"blend", "hasty_blend", "accumulate", "decide", "count", "shared_probe", "cluster_probe"})
+    for (const char* name :
+         {"blend", "hasty_blend", "accumulate", "scaled", "decide", "count", "shared_probe", "cluster_probe"})
       options.extra_sources.push_back(
           {keep("kernels_src/" + std::string(name) + ".cu"), keep(kernel_text(name + std::string(".cu")))});
     kernels = std::make_unique<KernelCache>(*opened.device, options);
@@ -41,12 +42,18 @@ class BlendMachine {
     count = kernels->kernel<Count>("count", blend_shape(1));
     shared_probe = kernels->kernel<SharedProbe>("shared_probe", blend_shape(1));
     foreign = std::make_unique<ForeignKernel>(load_foreign_blend(*opened.device));
+    foreign_other =
+        std::make_unique<ForeignKernel>(load_foreign(*opened.device, "foreign_other", foreign_other_on_host));
   }
 
   // The kernel with the grid for `n` elements.
   Kernel<Blend> blend_of(uint64_t n) const { return {blend.loaded, blend_shape(n)}; }
   Kernel<Blend> hasty_of(uint64_t n) const { return {hasty.loaded, blend_shape(n)}; }
   Kernel<Accumulate> accumulate_of(uint64_t n) const { return {accumulate.loaded, blend_shape(n)}; }
+  // As accumulate, with this factor in the place of 31.
+  Kernel<Accumulate> scaled_by(int factor, uint64_t n = 1) const {
+    return kernels->kernel<Accumulate>({.name = "scaled", .constants = {{"kFactor", factor}}}, blend_shape(n));
+  }
 
  private:
   std::list<std::string> texts_;  // what the cache's sources refer to: outlives it
@@ -61,7 +68,7 @@ class BlendMachine {
   Kernel<Decide> decide;
   Kernel<Count> count;
   Kernel<SharedProbe> shared_probe;
-  std::unique_ptr<ForeignKernel> foreign;  // foreign_blend
+  std::unique_ptr<ForeignKernel> foreign, foreign_other;  // foreign_blend, foreign_other
 };
 
 // Words of device or pinned memory with names, their first values, and how they compare with the model's.

@@ -84,7 +84,26 @@ class PatchFuzzTest : public PlanFuzzTest {
     note(at, "an argument of a foreign kernel");
   }
 
+  // Another factor: of the kernel that counts by 31, and of one that is compiled for each.
+  void change_factor(PatchSet& patches, const ChangeableNode& at) {
+    const Kernel<Accumulate> kernel =
+        below(3) == 0 ? machine().accumulate : machine().scaled_by(static_cast<int>(5 + 2 * below(2)));
+    const Kernel<Accumulate> shaped{kernel.loaded, launch_shape_1d(1 + below(3), kBlendThreads)};
+    patches.kernel(Node<Accumulate>{at.id()}, shaped);
+    at.node->kernel = shaped.loaded;
+    at.node->shape = shaped.shape;
+    note(at, "the kernel");
+  }
+
+  void change_foreign_kernel(PatchSet& patches, const ChangeableNode& at) {
+    const ForeignKernel& kernel = below(2) == 0 ? *machine().foreign : *machine().foreign_other;
+    patches.kernel(ForeignBlendNode{at.id()}, kernel, at.node->shape, at.node->waits_for_inputs);
+    at.node->kernel = &kernel.loaded();
+    note(at, "the foreign kernel");
+  }
+
   void change_foreign(PatchSet& patches, const ChangeableNode& at, uint32_t what) {
+    if (below(4) == 0) return change_foreign_kernel(patches, at);
     if (what == 0) return set_foreign<"salt">(patches, at, below(1000));
     if (what == 1) return set_foreign<"key">(patches, at, part_of(at, "key", 4).words());
     if (what == 2) return set_foreign<"0">(patches, at, static_cast<uint8_t>(below(8)));
@@ -97,9 +116,10 @@ class PatchFuzzTest : public PlanFuzzTest {
       if (what % 2 == 0) return set(patches, at, &Decide::modulus, 1 + below(4));
       return set(patches, at, &Decide::base, below(3));
     }
-    if (at.node->kernel_name() == "foreign_blend") return change_foreign(patches, at, what);
+    if (at.node->kernel_name().starts_with("foreign_")) return change_foreign(patches, at, what);
     if (at.node->kernel_name() == "count") return set(patches, at, &Count::limit, below(5));
-    if (at.node->kernel_name() == "accumulate") {
+    if (at.node->kernel_name() == "accumulate" || at.node->kernel_name() == "scaled") {
+      if (below(4) == 0) return change_factor(patches, at);
       if (what == 0) return change_shape(patches, at);
       if (what == 1) return set(patches, at, &Accumulate::x, part_of(at, "x", 4).words());
       if (what == 2) return set(patches, at, &Accumulate::y, part_of(at, "y", 4).words());
@@ -147,6 +167,21 @@ class PatchFuzzTest : public PlanFuzzTest {
     return true;
   }
 
+  // An update to the plan as it is now, which switches every node on, unless a graph cannot be updated to it. Empty
+  // when the driver holds the plan then.
+  std::string update(ExplicitGraph& exec, const Plan& plan, HostModel& reference) {
+    const bool fixed = std::any_of(plan.nodes.begin(), plan.nodes.end(), [](const PlanNode& node) {
+      return node.kind == NodeKind::allocate || node.kind == NodeKind::conditional;
+    });
+    if (fixed) return "";
+    story_ += "updated\n";
+    exec.update(plan);
+    reference.off.clear();
+    ++updates_;
+    const std::vector<std::string> differences = read_back(exec);
+    return differences.empty() ? "" : differences[0];
+  }
+
   // One set of changes, made or refused, and a launch after it. Empty when all is as it should be.
   std::string patch_and_launch(ExplicitGraph& exec, Plan& plan, HostModel& reference, bool refuse) {
     const Plan before = plan;  // shares the plans inside, which are copied below
@@ -181,6 +216,7 @@ class PatchFuzzTest : public PlanFuzzTest {
 
   std::mt19937 random_;
   std::string story_;
+  size_t updates_ = 0;
 };
 
 TEST_F(PatchFuzzTest, RandomSetsOfPatchesDoAllThatTheySayOrNothing) {
@@ -196,8 +232,10 @@ TEST_F(PatchFuzzTest, RandomSetsOfPatchesDoAllThatTheySayOrNothing) {
       HostModel reference = model();
       reference.host_functions = maker.host_functions;
       ExplicitGraph exec(plan);
-      for (int round = 0; round < 4 && problem.empty(); ++round)
-        problem = patch_and_launch(exec, plan, reference, round % 2 == 1);
+      for (int round = 0; round < 4 && problem.empty(); ++round) {
+        if (below(3) == 0) problem = update(exec, plan, reference);
+        if (problem.empty()) problem = patch_and_launch(exec, plan, reference, round % 2 == 1);
+      }
     } catch (const std::exception& error) {
       interposer().fail_none();
       problem = error.what();
@@ -206,6 +244,7 @@ TEST_F(PatchFuzzTest, RandomSetsOfPatchesDoAllThatTheySayOrNothing) {
                            << "NODEWRIGHT_FUZZ_SEED=" << first_seed() << " NODEWRIGHT_FUZZ_PLANS=" << 2 * i + 2 << "\n"
                            << story_ << to_text(plan);
   }
+  EXPECT_GE(updates_, plans() / 20) << "the generator has lost its updates";
 }
 
 }  // namespace

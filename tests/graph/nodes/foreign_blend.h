@@ -20,14 +20,24 @@ inline void foreign_blend_on_host(uint8_t shift, ForeignSource a, const uint32_t
   for (uint64_t i = 0; i < n; ++i) y[i] = y[i] * 31u + ((a.words[i % a.count] << shift) ^ salt) + key[0];
 }
 
-inline ForeignKernel load_foreign_blend(Device& device) {
+// The kernel of tests/graph/kernels/<name>.cu.
+inline ForeignKernel load_foreign(Device& device, const std::string& name, const HostStandIn& on_host) {
   std::vector<std::byte> cubin;
   if (!device.driver().is_cpu()) {
     const DeviceProperties& properties = device.properties();
-    const NvrtcSource source{"foreign_blend.cu", kernel_text("foreign_blend.cu"), {}};
+    const NvrtcSource source{name + ".cu", kernel_text(name + ".cu"), {}};
     cubin = Nvrtc::load()->compile(source, nvrtc_options(properties.cc_major, properties.cc_minor)).cubin;
   }
-  return load_kernel(device, cubin, "foreign_blend", foreign_blend_on_host);
+  return load_kernel(device, cubin, name, on_host);
+}
+inline ForeignKernel load_foreign_blend(Device& device) {
+  return load_foreign(device, "foreign_blend", foreign_blend_on_host);
+}
+
+// Another function of the same parameters: y = y * 17 + ((a << shift) ^ salt) + key[0]
+inline void foreign_other_on_host(uint8_t shift, ForeignSource a, const uint32_t* key, uint32_t salt, uint32_t* y,
+                                  uint64_t n) {
+  for (uint64_t i = 0; i < n; ++i) y[i] = y[i] * 17u + ((a.words[i % a.count] << shift) ^ salt) + key[0];
 }
 
 // `a` as the kernel takes it.

@@ -31,6 +31,8 @@ static_assert(argument_problem<ValueArgument<float*, "p">>() == ArgumentProblem:
 static_assert(argument_problem<View<float>>() == ArgumentProblem::bare_view);
 static_assert(argument_problem<DeviceBuffer>() == ArgumentProblem::bare_view);
 static_assert(argument_problem<std::string>() == ArgumentProblem::not_bytes);
+static_assert(argument_problem<ConditionHandle>() == ArgumentProblem::none);
+static_assert(argument_problem<ValueArgument<ConditionHandle, "c">>() == ArgumentProblem::none);
 static_assert(argument_problem<Pointers>() == ArgumentProblem::perhaps_pointers);
 static_assert(argument_problem<StructArgument<Pointers, "">>() == ArgumentProblem::none);
 static_assert(argument_problem<StructArgument<std::string, "">>() == ArgumentProblem::not_bytes);
@@ -268,7 +270,187 @@ TEST_F(ForeignKernelTest, TheCompilerLaysParametersOutAsTheArgumentsAre) {
   EXPECT_EQ(compiled, HostStandIn(foreign_blend_on_host).parameters());
 }
 
-class ForeignStandInOnCpuDriver : public ForeignKernelTest {};
+// A CUdeviceptr is an integer: without a role it would be a scalar, and the plan would miss an edge.
+TEST_F(ForeignKernelTest, AnAddressAsAScalarIsRefusedByNodeArgumentAndBuffer) {
+  GraphBuilder g(device(), "integers");
+  g.declare({"y", y_.address(), y_.bytes(), "activation"}, {.live_in = true});
+  const auto launch = [&](auto key) {
+    g.launch("node", foreign(), over(n), uint8_t{1}, foreign_source(y_), key, 1u, updates(y_.subview(0, 1)), n);
+  };
+  const auto refused = [&](auto key, const std::string& memory) {
+    expect_error([&] { launch(key); },
+                 {"node 'node'", "argument '2' holds 0x", "an address in " + memory, "what the kernel does there",
+                  "reads(view)", "updates(view)", "opaque(pointer)"});
+  };
+  refused(y_.address(), "buffer 'y'");
+  refused(CUdeviceptr{y_.address() + y_.bytes() - 1}, "buffer 'y'");
+  refused(static_cast<int64_t>(y_.address()), "buffer 'y'");
+  enum class Handle : uint64_t {};
+  refused(static_cast<Handle>(y_.address()), "buffer 'y'");
+  refused(a_.address(), "buffer 'a'");  // alive, and not declared
+  expect_error(
+      [&] {
+        g.launch("named", foreign(), over(n), uint8_t{1}, foreign_source(y_), value<"key">(y_.address()), 1u,
+                 updates(y_.subview(0, 1)), n);
+      },
+      {"node 'named'", "argument 'key' holds 0x"});
+  const Words host = pinned("host", 8);
+  refused(host.address(), "buffer 'host'");
+  const Driver& driver = device().driver();
+  CUdeviceptr adopted = 0;
+  driver.check(driver.cuMemAlloc(&adopted, 512), "cuMemAlloc", "allocate", "adopted");
+  refused(adopted + 8, "device memory that was allocated elsewhere, 0x");
+  EXPECT_EQ(g.node_count(), 0u);
+  driver.cuMemFree(adopted);
+  const Allocation scratch = g.allocate("scratch", 64);
+  refused(scratch.address, "buffer 'scratch'");
+  // Numbers that are no addresses stay scalars, however large.
+  for (const uint64_t number : {uint64_t{0}, uint64_t{1} << 33, ~uint64_t{0}, y_.address() << 8})
+    g.launch("number " + std::to_string(number), foreign(), over(n), uint8_t{1}, with_uses(ForeignSource{}), number, 1u,
+             writes(y_.subview(0, 1)), n);
+}
+
+TEST_F(ForeignKernelTest, AnAddressInAStructIsRefusedUnlessTheStructNamesItsRange) {
+  GraphBuilder g(device(), "structs");
+  declare_all(g);
+  const auto launch = [&](const auto& source) {
+    g.launch("node", foreign(), over(n), uint8_t{1}, source, reads(key_), 1u, opaque(nullptr), n);
+  };
+  expect_error(
+      [&] { launch(with_uses<"a">(foreign_source(x_).value)); },
+      {"node 'node'", "argument 'a' holds 0x", "at byte 0, an address in buffer 'x'", "with_uses(value, ...)"});
+  expect_error([&] { launch(with_uses(foreign_source(x_).value, reads(y_))); },
+               {"argument '1' holds 0x", "at byte 0, an address in buffer 'x'"});
+  const Words front = x_.subview(0, 8), back = x_.subview(8, 8);
+  expect_error([&] { launch(with_uses(foreign_source(back).value, reads(front))); }, {"argument '1' holds 0x"});
+  expect_error(
+      [&] {
+        launch(with_uses(ForeignSource{x_.data, y_.address()}, reads(x_)));
+      },
+      {"argument '1' holds 0x", "at byte 8, an address in buffer 'y'"});
+  struct Halves {
+    uint32_t low, high, more[2];
+  };
+  struct alignas(8) Aligned {
+    Halves halves;
+  };
+  const Halves halves{static_cast<uint32_t>(x_.address()), static_cast<uint32_t>(x_.address() >> 32), {}};
+  expect_error([&] { launch(with_uses(Aligned{halves})); }, {"argument '1' holds 0x", "at byte 0"});
+  EXPECT_EQ(g.node_count(), 0u);
+  launch(with_uses(ForeignSource{x_.data, y_.address()}, reads(x_), opaque(y_.address())));
+  const Plan plan = std::move(g).finish();
+  ASSERT_EQ(plan.nodes.at(0).uses.size(), 2u);
+  EXPECT_EQ(plan.nodes[0].uses[0].field, "1.0");
+}
+
+TEST_F(ForeignKernelTest, APatchMakesNoScalarAnAddress) {
+  Foreign node;
+  const Plan plan = sandwich(node);
+  ExplicitGraph exec(plan);
+  PatchSet patches(exec);
+  expect_error([&] { exec.patch<5>(node, y_.address()); },
+               {"node 'foreign'", "argument '5' holds 0x", "an address in buffer 'y'", "opaque(pointer)"});
+  expect_error([&] { patches.set<5>(node, x_.address()); }, {"argument '5' holds 0x", "an address in buffer 'x'"});
+  expect_error(
+      [&] {
+        exec.patch<"a">(node, with_uses<"a">(ForeignSource{x_.data, y_.address()}, reads<"words">(x_)));
+      },
+      {"argument 'a' holds 0x", "at byte 8, an address in buffer 'y'"});
+  expect_launch(exec, plan, "nothing has changed");
+}
+
+class ForeignStandInOnCpuDriver : public ForeignKernelTest {
+ protected:
+  static void set(uint64_t handle, uint32_t value) { device().driver().set_condition(handle, value); }
+};
+
+// cudaGraphSetConditional in a kernel that was compiled elsewhere.
+TEST_F(ForeignStandInOnCpuDriver, AKernelGetsTheDriversHandleOfAConditionAndRunsBeforeItsNode) {
+  static unsigned long long got = 0;
+  const ForeignKernel choose = load_kernel(device(), {}, "choose", [](unsigned long long handle, uint32_t value) {
+    got = handle;
+    set(handle, value);
+  });
+  GraphBuilder g(device(), "handles");
+  declare_all(g);
+  g.fill("zero", y_, 0u);
+  const ConditionHandle more = g.condition("more", 0);
+  const auto node = g.launch("choose", choose, LaunchShape{}, value<"again">(more), value<"value">(1u));
+  g.if_else(
+      "if", more, [&](GraphBuilder& body) { body.fill("one", y_, 1u); },
+      [&](GraphBuilder& body) { body.fill("two", y_, 2u); });
+  const Plan plan = std::move(g).finish();
+  expect_edges(plan, {"zero>if", "choose>if"});
+  EXPECT_EQ(nlohmann::json::parse(to_json(plan))["nodes"][1]["arguments"], nlohmann::json::parse(R"([
+    {"field": "again", "role": "condition", "type": "other"},
+    {"field": "value", "role": "scalar", "type": "uint32", "value": 1}])"));
+  for (const std::string& text : {to_text(plan), to_dot(plan)}) expect_words(text, {"RAW more[0,4)"});
+  ExplicitGraph exec(plan);
+  EXPECT_EQ(read_back(exec), std::vector<std::string>{});
+  exec.launch(stream_);
+  EXPECT_EQ(values(y_)[0], 1u);
+  EXPECT_EQ(got, exec.condition(more.address));
+  exec.patch<"value">(node, 0u);
+  exec.launch(stream_);
+  EXPECT_EQ(values(y_)[0], 2u);
+  EXPECT_EQ(got, exec.condition(more.address));
+  expect_error([&] { exec.patch<"again">(node, more); }, {"node 'choose'", "'again' is a condition"});
+  PatchSet patches(exec);
+  expect_error([&] { patches.set<0>(node, more); }, {"node 'choose'", "'again' is a condition"});
+  expect_error([&] { PlanRun(plan, RunMode::eager, stream_).launch(); },
+               {"node 'choose': kernel 'choose' sets a condition by the driver's handle", "as an ExplicitGraph"});
+}
+
+TEST_F(ForeignStandInOnCpuDriver, AKernelInTheBodyOfALoopSetsItsCondition) {
+  const ForeignKernel count =
+      load_kernel(device(), {}, "count", [](uint32_t* rounds, uint64_t handle) { set(handle, ++rounds[0] < 5); });
+  GraphBuilder g(device(), "loop");
+  declare_all(g);
+  g.fill("zero", y_, 0u);
+  const ConditionHandle again = g.condition("again", 1);
+  g.while_loop("while", again, [&](GraphBuilder& body) {
+    body.launch("count", count, LaunchShape{}, updates(y_.subview(0, 1)), again);
+  });
+  ExplicitGraph exec(std::move(g).finish());
+  exec.launch(stream_);
+  EXPECT_EQ(values(y_)[0], 5u);
+  EXPECT_EQ(read_back(exec), std::vector<std::string>{});
+}
+
+TEST_F(ForeignStandInOnCpuDriver, AHandleInAStructANumberOrOfAnotherPlanIsRefused) {
+  struct Carrier {
+    ConditionHandle handle;
+    uint64_t n;
+  };
+  const ForeignKernel plain = load_kernel(device(), {}, "plain", [](uint64_t) {});
+  const ForeignKernel carried = load_kernel(device(), {}, "carried", [](Carrier) {});
+  GraphBuilder g(device(), "refused"), other(device(), "other");
+  const ConditionHandle more = g.condition("more", 0), far = other.condition("far", 0);
+  const std::initializer_list<std::string_view> words{"node 'set'", "argument '0' holds 0xc0de",
+                                                      "stands for the condition 'more'", "an argument of its own"};
+  expect_error([&] { g.launch("set", plain, LaunchShape{}, with_uses(more)); }, words);
+  expect_error([&] { g.launch("set", plain, LaunchShape{}, more.address); }, words);
+  expect_error([&] { g.launch("set", carried, LaunchShape{}, with_uses(Carrier{more, 1})); }, words);
+  expect_error([&] { g.launch("set", plain, LaunchShape{}, far); },
+               {"node 'set'", "field '0' is a condition of another plan"});
+  expect_error([&] { g.launch("set", plain, LaunchShape{}, ConditionHandle{}); },
+               {"node 'set'", "argument '0' is no condition"});
+  EXPECT_EQ(g.node_count(), 0u);
+}
+
+TEST_F(ForeignStandInOnCpuDriver, AnUnknownHandleIsReportedWithTheNode) {
+  const ForeignKernel wrong = load_kernel(device(), {}, "wrong", [](uint64_t handle) { set(handle, 1); });
+  GraphBuilder g(device(), "wrong");
+  g.launch("stray", wrong, LaunchShape{}, uint64_t{12345});
+  ExplicitGraph exec(std::move(g).finish());
+  expect_error(
+      [&] {
+        exec.launch(stream_);
+        stream_.synchronize();
+      },
+      {"node 'stray'", "cannot set condition '12345'", "no graph that lives has this handle"});
+  device().driver().clear_cpu_error();
+}
 
 TEST_F(ForeignStandInOnCpuDriver, AKernelMayHaveNoParametersOrManyOrLargeOnes) {
   struct Large {

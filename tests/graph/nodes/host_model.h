@@ -160,8 +160,15 @@ class HostModel {
       const auto args = arguments_of<Accumulate>(node);
       for (uint64_t i = 0; i < std::min(reached, args.y.count); ++i)
         element(args.y, i) = element(args.y, i) * 31u + element(args.x, i % args.x.count) + args.salt;
+    } else if (node.kernel_name() == "scaled") {
+      const auto args = arguments_of<Accumulate>(node);
+      const auto factor = static_cast<uint32_t>(std::get<int64_t>(node.kernel->request.constants.at(0).value.held));
+      for (uint64_t i = 0; i < std::min(reached, args.y.count); ++i)
+        element(args.y, i) = element(args.y, i) * factor + element(args.x, i % args.x.count) + args.salt;
     } else if (node.kernel_name() == "foreign_blend") {
-      run_foreign_blend(node);
+      run_foreign_blend(node, 31);
+    } else if (node.kernel_name() == "foreign_other") {
+      run_foreign_blend(node, 17);
     } else if (node.kernel_name() == "decide") {
       const auto args = arguments_of<Decide>(node);
       conditions_.at(args.condition.handle) = element(args.value, 0) % args.modulus + args.base;
@@ -184,7 +191,7 @@ class HostModel {
   }
 
   // Its launches cover all elements.
-  void run_foreign_blend(const PlanNode& node) {
+  void run_foreign_blend(const PlanNode& node, uint32_t factor) {
     const auto argument = [&]<class T>(size_t index, T value) {
       std::memcpy(&value, node.arguments.data() + node.fields[index].offset, sizeof value);
       return value;
@@ -195,7 +202,7 @@ class HostModel {
     const auto salt = argument(3, uint32_t{});
     const auto at_index = [&](uint64_t address, uint64_t i) -> uint32_t& { return word(address + 4 * i); };
     for (uint64_t i = 0; i < n; ++i)
-      at_index(y, i) = at_index(y, i) * 31u + ((at_index(a, i % a_count) << shift) ^ salt) + word(key);
+      at_index(y, i) = at_index(y, i) * factor + ((at_index(a, i % a_count) << shift) ^ salt) + word(key);
   }
 
   std::map<uint64_t, std::vector<std::byte>> memory_;  // by first address

@@ -72,7 +72,7 @@ void ExplicitGraph::patch_child(ChildNode id, Plan plan) {
   };
   if (node.kind != NodeKind::child) refuse(fmt::format("it is of kind {}, not a child", to_string(node.kind)));
   const auto found =
-      std::find_if(built_.begin(), built_.end(), [&](const auto& built) { return built->id == node.bodies[0]->id; });
+      std::find_if(built_.begin(), built_.end(), [&](const auto& built) { return built->is_of(node.bodies[0]->id); });
   BuiltPlan& inner = **found;
   check_plan(plan);
   const auto kept = std::make_shared<const Plan>(std::move(plan));
@@ -94,7 +94,7 @@ void ExplicitGraph::patch_child(ChildNode id, Plan plan) {
       if (!same_kernels(library, inner.libraries.at(id)))
         refuse(fmt::format("the library call of node '{}' submits other kernels now", kept->nodes[id].name));
     driver_->label(node.name);
-    result = driver_->cuGraphExecChildGraphNodeSetParams(exec_.get(), outer.nodes[node.id], graph);
+    result = driver_->cuGraphExecChildGraphNodeSetParams(exec_.get(), outer.handle(node.id), graph);
   } catch (...) {
     library_stream_.reset();
     std::swap(scratch, built_);
@@ -110,7 +110,7 @@ void ExplicitGraph::patch_child(ChildNode id, Plan plan) {
     const std::unique_ptr<BuiltPlan::NodeState> state = std::move(inner.states[id]);
     if (state == nullptr || state->enabled) continue;
     const PlanNode& off = kept->nodes[id];
-    result = driver_->cuGraphNodeSetEnabled(exec_.get(), inner.nodes[id], 1);
+    result = driver_->cuGraphNodeSetEnabled(exec_.get(), inner.handle(id), 1);
     if (result == CUDA_SUCCESS) continue;
     state_of(inner, off, *this).enabled = false;
     driver_->check(result, "cuGraphNodeSetEnabled", "patch node", off.name, "to switch it on again");

@@ -1,0 +1,130 @@
+// ExplicitGraph::update: the executable graph becomes that of another plan, by cuGraphExecUpdate.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "graph/graph_exec.h"
+#include "graph/timing/stopwatch.h"
+
+namespace nodewright {
+namespace {
+
+std::string_view words_for(CUgraphExecUpdateResult result) {
+  switch (result) {
+    case CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED:
+      return "the edges or the number of nodes changed";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED:
+      return "the type of the node changed";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED:
+    case CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE:
+      return "the node's function may not become this one";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED:
+      return "a parameter changed that may not";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED:
+      return "the node has no update";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED:
+      return "an attribute changed that may not";
+    default:
+      return "no reason given";
+  }
+}
+
+}  // namespace
+
+// `index`: of the plan in built_, which has the plans inside a plan after it, in the order of their nodes. Bodies of
+// conditional nodes are not reached, since such nodes have no update.
+void ExplicitGraph::find_all_changes(size_t& index, const Plan& after, std::vector<NodeChange>& changes) const {
+  const BuiltPlan& built = *built_[index++];
+  std::vector<bool> patched(built.states.size());
+  for (size_t id = 0; id < patched.size(); ++id) patched[id] = built.states[id] != nullptr;
+  find_changes(*built.plan, after, patched, changes);
+  for (const PlanNode& node : after.nodes)
+    for (const auto& body : node.bodies) find_all_changes(index, *body, changes);
+}
+
+// The nodes that patches name are those of the graph that was instantiated, which is kept for them.
+std::vector<NodeChange> ExplicitGraph::update(Plan plan) {
+  check_plan(plan);
+  const auto next = std::make_shared<const Plan>(std::move(plan));
+  std::vector<NodeChange> changes;
+  size_t first = 0;
+  find_all_changes(first, *next, changes);
+
+  const ContextGuard current(*plan_->device);
+  const HostCalls::Mark before_calls = host_calls_.mark();
+  BuiltPlans aside;  // while the nodes are added those of the graph as it is, then those added
+  std::swap(aside, built_);
+  const Stats stats = stats_;
+  const auto take_back = [&] {
+    library_stream_.reset();
+    std::swap(aside, built_);
+    stats_ = stats;
+  };
+  Stopwatch watch;
+  GraphHandle graph(*driver_);
+  CUgraphExecUpdateResultInfo info{};
+  CUresult result = CUDA_SUCCESS;
+  std::string problem;
+  double add_ms = 0, update_ms = 0;
+  try {
+    CUgraph made = nullptr;
+    driver_->check(driver_->cuGraphCreate(&made, 0), "cuGraphCreate", "update graph", next->name);
+    graph = GraphHandle(*driver_, made);
+    add_nodes(next, made);
+    host_calls_.add(*next);
+    add_ms = watch.lap_ms();
+    result = driver_->cuGraphExecUpdate(exec_.get(), made, &info);
+    update_ms = watch.lap_ms();
+    if (result != CUDA_SUCCESS) {
+      problem = words_for(info.result);
+      if (info.errorNode != nullptr) problem = fmt::format("node '{}': {}", name_of(info.errorNode), problem);
+    }
+  } catch (...) {
+    take_back();
+    host_calls_.take_back(before_calls);
+    throw;
+  }
+  take_back();
+  if (result != CUDA_SUCCESS) {
+    host_calls_.take_back(before_calls);
+    driver_->check(result, "cuGraphExecUpdate", "update graph", next->name, problem + "; the graph is as before",
+                   "build a graph of the plan, or replace() this one by it");
+  }
+
+  plan_ = next;
+  if (instantiated_.get() == nullptr) std::swap(instantiated_, graph_);
+  graph_ = std::move(graph);
+  ++updates_;
+  buffers_ = BufferWatch();
+  std::vector<std::pair<BuiltPlan*, uint32_t>> off;
+  for (size_t i = 0; i < built_.size(); ++i) {
+    BuiltPlan &now = *built_[i], &later = *aside[i];
+    for (uint32_t id = 0; id < now.states.size(); ++id)
+      if (now.states[id] != nullptr && !now.states[id]->enabled && now.plan->nodes[id].kind != NodeKind::memset)
+        off.emplace_back(&now, id);
+    later.first_id = now.first_id != 0 ? now.first_id : now.id;
+    later.exec_nodes = now.exec_nodes.empty() ? std::move(now.nodes) : std::move(now.exec_nodes);
+    now = std::move(later);
+  }
+  stats_.update_add_ms = add_ms;
+  stats_.update_ms = update_ms;
+  switch_on(off);
+  host_calls_.forget_before(before_calls);
+  return changes;
+}
+
+// Nodes that patches have switched off: the plan says nothing of that.
+void ExplicitGraph::switch_on(std::span<const std::pair<BuiltPlan*, uint32_t>> nodes) {
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const auto& [built, id] = nodes[i];
+    const CUresult result = driver_->cuGraphNodeSetEnabled(exec_.get(), built->handle(id), 1);
+    if (result == CUDA_SUCCESS) continue;
+    for (size_t later = i; later < nodes.size(); ++later)
+      state_of(*nodes[later].first, nodes[later].first->plan->nodes[nodes[later].second], *this).enabled = false;
+    driver_->check(result, "cuGraphNodeSetEnabled", "update graph", built->plan->nodes[id].name,
+                   "the graph is that of the plan, and the node stays switched off");
+  }
+}
+
+}  // namespace nodewright
