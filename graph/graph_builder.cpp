@@ -468,7 +468,7 @@ const Buffer* GraphBuilder::known_buffer(uint64_t address, uint64_t bytes) const
     const uint32_t below = builder->buffer_below(address);
     if (below == kNone) continue;
     const Buffer& buffer = builder->plan_.buffers[below];
-    if (address + bytes <= buffer.range.address + buffer.range.bytes) return &buffer;
+    if (bytes <= buffer.range.bytes && address - buffer.range.address <= buffer.range.bytes - bytes) return &buffer;
   }
   return nullptr;
 }

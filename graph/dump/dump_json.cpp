@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <type_traits>
@@ -206,6 +207,7 @@ Json conditional_of(const Plan& plan, const PlanNode& node) {
   return json;
 }
 
+// Without the plans inside it.
 Json json_of(const Plan& plan, const PlanNode& node) {
   const LaunchShape& shape = node.shape;
   Json json = {{"id", node.id},
@@ -234,7 +236,6 @@ Json json_of(const Plan& plan, const PlanNode& node) {
   if (node.semaphore.semaphore != nullptr) json["semaphore_value"] = node.semaphore.value;
   if (node.kind == NodeKind::library) json["library"] = node.library->what;
   if (node.kind == NodeKind::child) json["patchable_inside"] = node.patchable_inside;
-  for (const auto& body : node.bodies) json["bodies"].push_back(nodewright::json_of(*body));
   return json;
 }
 
@@ -304,44 +305,74 @@ Json tail_of(const Plan& plan, const PlanTimings* timings, const PlanFacts& abou
 // whole.
 class DocumentText {
  public:
-  void member(const std::string& key, const Json& value) {
-    begin(key);
-    append(value, 2);
+  // Everything but what only the outermost plan has. `spaces`: before the plan's closing brace.
+  void begin_plan(const Plan& plan, size_t spaces) {
+    out_ += '{';
+    members(head_of(plan), spaces, true);
+    list("buffers", spaces, buffers_of(plan), [&](const Json& buffer) { append(buffer, spaces + 4); });
+    list("nodes", spaces, plan.nodes, [&](const PlanNode& node) { append_node(plan, node, spaces + 4); });
+    list("edges", spaces, plan.edges, [&](const Edge& edge) { append(json_of(plan, edge), spaces + 4); });
   }
-  template <class Entries, class JsonOf>
-  void list(const std::string& key, const Entries& entries, const JsonOf& json_of_entry) {
-    begin(key);
+  void members(const Json& object, size_t spaces, bool is_first = false) {
+    for (const auto& [key, value] : object.items()) {
+      begin(key, spaces, std::exchange(is_first, false));
+      append(value, spaces + 2);
+    }
+  }
+  void end_plan(size_t spaces) { line(spaces) += '}'; }
+  std::string text() && { return std::move(out_ += '\n'); }
+
+ private:
+  std::string& line(size_t spaces) { return (out_ += '\n').append(spaces, ' '); }
+
+  void begin(const std::string& key, size_t spaces, bool is_first = false) {
+    if (!is_first) out_ += ',';
+    line(spaces + 2) += '"' + key + "\": ";
+  }
+
+  template <class Entries, class Append>
+  void list(const std::string& key, size_t spaces, const Entries& entries, const Append& append_entry) {
+    begin(key, spaces);
     out_ += '[';
     bool is_first = true;
     for (const auto& entry : entries) {
-      out_ += std::exchange(is_first, false) ? "\n    " : ",\n    ";
-      append(json_of_entry(entry), 4);
+      if (!std::exchange(is_first, false)) out_ += ',';
+      line(spaces + 4);
+      append_entry(entry);
     }
-    out_ += is_first ? "]" : "\n  ]";
+    if (!is_first) line(spaces + 2);
+    out_ += ']';
   }
-  std::string end() && { return std::move(out_ += "\n}\n"); }
 
- private:
-  void begin(const std::string& key) {
-    out_ += std::exchange(is_first_, false) ? "{\n  " : ",\n  ";
-    out_ += '"' + key + "\": ";
+  void append_node(const Plan& plan, const PlanNode& node, size_t spaces) {
+    append(json_of(plan, node), spaces);
+    if (node.bodies.empty()) return;
+    out_.resize(out_.size() - spaces - 2);  // the closing brace on its line
+    list("bodies", spaces, node.bodies, [&](const std::shared_ptr<const Plan>& body) {
+      begin_plan(*body, spaces + 4);
+      end_plan(spaces + 4);
+    });
+    end_plan(spaces);
   }
+
   // Its lines but the first begin with `spaces` more, which Json::dump cannot do.
-  void append(const Json& value, unsigned spaces) {
+  void append(const Json& value, size_t spaces) {
     nlohmann::detail::serializer<Json> serializer(nlohmann::detail::output_adapter<char>(out_), ' ',
                                                   Json::error_handler_t::replace);
-    serializer.dump(value, true, false, 2, spaces);
+    serializer.dump(value, true, false, 2, static_cast<unsigned>(spaces));
   }
 
   std::string out_;
-  bool is_first_ = true;
 };
 
 }  // namespace
 
 nlohmann::ordered_json json_of(const Plan& plan) {
   Json nodes = Json::array(), edges = Json::array();
-  for (const PlanNode& node : plan.nodes) nodes.push_back(json_of(plan, node));
+  for (const PlanNode& node : plan.nodes) {
+    Json& json = nodes.emplace_back(json_of(plan, node));
+    for (const auto& body : node.bodies) json["bodies"].push_back(json_of(*body));
+  }
   for (const Edge& edge : plan.edges) edges.push_back(json_of(plan, edge));
   Json json = head_of(plan);
   json["buffers"] = buffers_of(plan);
@@ -362,13 +393,10 @@ std::string print(const nlohmann::ordered_json& json, int indent) {
 
 std::string to_json(const Plan& plan, const PlanTimings* timings, const PlanFacts& about) {
   DocumentText text;
-  const Json head = head_of(plan), tail = tail_of(plan, timings, about);
-  for (const auto& [key, value] : head.items()) text.member(key, value);
-  text.list("buffers", buffers_of(plan), [](const Json& buffer) { return buffer; });
-  text.list("nodes", plan.nodes, [&](const PlanNode& node) { return json_of(plan, node); });
-  text.list("edges", plan.edges, [&](const Edge& edge) { return json_of(plan, edge); });
-  for (const auto& [key, value] : tail.items()) text.member(key, value);
-  return std::move(text).end();
+  text.begin_plan(plan, 0);
+  text.members(tail_of(plan, timings, about), 0);
+  text.end_plan(0);
+  return std::move(text).text();
 }
 
 }  // namespace nodewright
