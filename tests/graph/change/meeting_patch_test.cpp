@@ -45,7 +45,7 @@ class MeetingPatchTest : public BlendTest {
   }
 
   Words x_ = words("x", n), y_ = words("y", n), z_ = words("z", n), w_ = words("w", n), out_ = pinned("out", n);
-  Event first_{device(), "first"}, second_{device(), "second"};
+  Event first_{device(), "first"}, second_{device(), "second"}, third_{device(), "third"};
   Stream other_{device(), "other"};
 };
 
@@ -102,20 +102,21 @@ TEST_F(MeetingPatchTest, AnEventNodeTakesAnotherEvent) {
     ExplicitGraph exec(plan_of(in_child, nodes));
     PatchSet patches(exec);
     patches.event(nodes.done, second_);
-    patches.event(nodes.hold, second_);
+    patches.event(nodes.hold, third_);
     patches.apply();
     const Plan patched = plan_as_patched(exec);
     const Plan& inside = in_child ? *patched.nodes[0].bodies[0] : patched;
     EXPECT_EQ(inside.nodes[nodes.done.index].event, second_.get());
+    EXPECT_EQ(inside.nodes[nodes.hold.index].event, third_.get());
 
-    // What the other stream writes before the second event is there, and what the graph wrote is seen after it.
+    // What the other stream writes before the third event is there, and what the graph wrote is seen after the second.
     reset();
     HostModel reference = model();
     for (uint32_t i = 0; i < 10; ++i) reference.word(x_.address() + 4 * i) = 4242;
     const std::vector<uint32_t> written(10, 4242);
     device().driver().check(device().driver().cuMemcpyHtoDAsync(x_.address(), written.data(), 40, other_.get()),
                             "cuMemcpyHtoDAsync", "write", "x");
-    second_.record(other_);
+    third_.record(other_);
     reference.host_functions["call"] = [this](HostModel& m) { m.word(out_.address()) = 1; };
     reference.run(exec.plan());
     exec.launch(stream_);
