@@ -287,13 +287,15 @@ class GraphBuilder {
   ChildNode child(std::string_view name, Plan plan, ChildOwnership ownership = ChildOwnership::moved,
                   const std::vector<NodeId>& after = {});
 
-  // A condition with `default_value`, set again at every launch if `reset_each_launch`.
+  // A condition with `default_value`, set again at every launch if `reset_each_launch`. Otherwise the value is
+  // undefined at the start of every launch, and the default means nothing: a node before the conditional one sets it.
+  // On cpu:checked a launch that obeys an undefined value is an error.
   ConditionHandle condition(std::string_view name, uint32_t default_value, bool reset_each_launch = true);
   // Collects the nodes of a body. They may use every buffer declared so far; kernels, copies, fills, empty nodes,
   // children and conditionals only.
   using Body = std::function<void(GraphBuilder&)>;
   NodeId if_else(std::string_view name, ConditionHandle condition, const Body& then, const Body& otherwise = {});
-  // Tests the condition before each round: if it is 0 at first, the body never runs.
+  // Tests the condition before each round: if it is 0 at first, the body never runs. A node of the body sets it.
   NodeId while_loop(std::string_view name, ConditionHandle condition, const Body& body);
   NodeId switch_case(std::string_view name, ConditionHandle condition, const std::vector<Body>& bodies);
 

@@ -199,8 +199,10 @@ constexpr bool is_allocated(uint64_t address) { return address >> 56 == kAllocat
 // from kConditionBase on, so that setting and testing are ordered like writing and reading.
 struct ConditionInfo {
   uint64_t address = 0;
-  uint32_t default_value = 0;     // before a kernel sets another
-  bool reset_each_launch = true;  // to the default, when the graph is launched; otherwise the value is kept
+  uint32_t default_value = 0;  // before a kernel sets another, if reset_each_launch; otherwise it means nothing
+  // To the default, when the graph is launched. Otherwise the value is undefined at the start of each launch (CUDA C++
+  // Programming Guide, "Conditional Handles"): what an earlier launch has set may or may not be there.
+  bool reset_each_launch = true;
 };
 
 struct Plan;

@@ -309,6 +309,14 @@ NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind
     if (other.kind == NodeKind::conditional && other.condition == condition.address)
       refuse(node, fmt::format("node '{}' obeys its condition already", other.name), "make a condition for each node");
   if (bodies.empty()) refuse(node, "it has no body", "pass at least one body");
+  const uint32_t obeyed = buffer_below(condition.address);
+  const std::string condition_name = plan_.buffers[obeyed].range.name;  // bodies may declare more buffers
+  if (!own->reset_each_launch && !buffer_states_[obeyed].written)
+    refuse(node,
+           fmt::format("its condition '{}' is not reset at each launch, so that it is undefined at the start, and no "
+                       "earlier node sets it",
+                       condition_name),
+           "set it in a kernel before the node, or let launches reset it to its default");
 
   PendingBodies pending{static_cast<uint32_t>(plan_.nodes.size()), {}};
   std::vector<const Plan*> plans;
@@ -339,6 +347,10 @@ NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind
     has_loop |= use.writes && std::any_of(plans.begin(), plans.end(),
                                           [&](const Plan* body) { return use.begin == loops_address(body->name); });
   }
+  if (kind == ConditionalKind::while_ && !obeyed_is_set)
+    refuse(node,
+           fmt::format("nothing in its body sets its condition '{}': it would not run, or never end", condition_name),
+           "set the condition in a kernel of the body");
   if (!obeyed_is_set) uses.push_back({kConditionField, condition.address, kConditionBytes, Access::in, 1});
   // A body's own conditions are nobody else's business.
   std::erase_if(uses, [&](const AddressedUse& use) {
