@@ -35,9 +35,10 @@ class Event;
 class MatmulPlan;
 
 // Whether a buffer is used outside the plan. live_in: it holds a value before the plan runs. live_out: it is read after
-// the plan has run.
+// the plan has run. peer: it may be memory of another device, which this plan's device reaches by peer access (a Team
+// enables it; copies need none). Otherwise such memory is refused.
 struct Live {
-  bool live_in = false, live_out = false;
+  bool live_in = false, live_out = false, peer = false;
 };
 
 // Extras of one launch.
@@ -100,8 +101,8 @@ class GraphBuilder {
 
   // Names a range that nodes may use. A DeviceBuffer or PinnedBuffer of which no part is declared needs no declaration:
   // when a node first uses it, the whole buffer is declared under its own name, live-out. Refused: a range that
-  // overlaps another declared one, and a name that is taken. Declaring the same range under the same name again adds
-  // the flags.
+  // overlaps another declared one, a name that is taken, and memory of another device without Live::peer. Declaring the
+  // same range under the same name again adds the flags.
   void declare(NamedRange range, Live live = {});
   // The whole buffer, under its own name.
   void declare(const DeviceBuffer& buffer, Live live = {}, std::string kind = "activation") {
@@ -245,12 +246,13 @@ class GraphBuilder {
   // Does nothing, after all of `after`.
   NodeId empty(std::string_view name, const std::vector<NodeId>& after);
 
-  // Records `event` once the ranges of `uses` (Access::in) hold what the plan has written there, so that another stream
-  // may wait for it. The node keeps the CUevent, which must outlive the graph; the Event may move.
+  // Records `event`, of the plan's device, once the ranges of `uses` (Access::in) hold what the plan has written there,
+  // so that another stream may wait for it. The node keeps the CUevent, which must outlive the graph; the Event may
+  // move.
   NodeId record_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,
                       const std::vector<NodeId>& after = {});
-  // Waits for `event`, recorded by another stream before the launch. `uses` (Access::out) are the ranges that the other
-  // stream wrote before it: later nodes of the plan that use them come after this one.
+  // Waits for `event`, recorded by another stream before the launch, perhaps of another device. `uses` (Access::out)
+  // are the ranges that the other stream wrote before it: later nodes of the plan that use them come after this one.
   NodeId wait_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,
                     const std::vector<NodeId>& after = {});
 
@@ -396,6 +398,8 @@ class GraphBuilder {
   void note_exchange(PlanNode& node) const;
   Use locate(const PlanNode& node, const AddressedUse& use);
   bool declare_live_buffer(uint64_t address, uint64_t bytes);
+  // Whose memory lies there, in words, where the driver knows it to be another device's; empty otherwise.
+  std::string other_device_at(uint64_t address) const;
   void forget_buffers_from(size_t first);
   ByteRange address_range(const Use& use) const;
   // The last buffer that starts at or below `address`; kNone when there is none.

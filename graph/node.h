@@ -75,6 +75,7 @@ std::string_view to_string(ConditionalKind kind);
 struct Buffer {
   NamedRange range;  // its name, address, bytes and kind
   bool live_in = false, live_out = false;
+  bool peer = false;    // perhaps the memory of another device
   uint64_t serial = 0;  // of the DeviceBuffer or PinnedBuffer it lies in (LiveBuffers); 0: memory of another owner
 };
 

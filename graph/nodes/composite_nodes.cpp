@@ -132,7 +132,8 @@ std::vector<NestedUse> nested_uses(std::span<const Plan* const> plans, bool may_
 GraphBuilder::GraphBuilder(const GraphBuilder& outer, std::string name)
     : GraphBuilder(outer.device(), std::move(name), outer.plan_.facts) {
   is_body_ = true;
-  for (const Buffer& buffer : outer.plan_.buffers) declare(buffer.range, {.live_in = true, .live_out = true});
+  for (const Buffer& buffer : outer.plan_.buffers)
+    declare(buffer.range, {.live_in = true, .live_out = true, .peer = buffer.peer});
 }
 
 void GraphBuilder::check_allowed_in_body(const PlanNode& node) const {
@@ -216,6 +217,12 @@ NodeId GraphBuilder::add_event(std::string_view name, NodeKind kind, const Event
                                const std::vector<DeclaredUse>& uses, const std::vector<NodeId>& after) {
   PlanNode node = new_node(name, kind);
   if (event.get() == nullptr) refuse(node, "the event was moved away", "keep the event where it is");
+  // Another device's event may be waited for (CUDA driver API, cuGraphAddEventWaitNode), and not recorded.
+  if (kind == NodeKind::event_record && event.device().context() != plan_.device->context())
+    refuse(node,
+           fmt::format("event '{}' is of {}, and the plan is for {}", event.name(), describe_device(event.device()),
+                       describe_device(*plan_.device)),
+           "record an event that was made on the plan's device");
   node.event = event.get();
   std::vector<AddressedUse> addressed;
   add_met_uses(node, uses, kind == NodeKind::event_wait, kind == NodeKind::event_record, addressed);
@@ -226,7 +233,11 @@ ChildNode GraphBuilder::child(std::string_view name, Plan plan, ChildOwnership o
                               const std::vector<NodeId>& after) {
   PlanNode node = new_node(name, NodeKind::child);
   check_plan(plan);
-  if (plan.device != plan_.device) refuse(node, "its plan was made for another device", "build both for one device");
+  if (plan.device != plan_.device)
+    refuse(node,
+           fmt::format("its plan was made for another device, {}, than this one's, {}", describe_device(*plan.device),
+                       describe_device(*plan_.device)),
+           "build both for one device");
   if (ownership == ChildOwnership::moved && !kChildrenMove)
     refuse(node, "this build has the headers of CUDA 12, with which children are cloned alone",
            "say ChildOwnership::cloned, or build with those of CUDA 13");

@@ -11,6 +11,7 @@
 #include "graph/nodes/host_call.h"
 #include "graph/nodes/library_nodes.h"
 #include "graph/nodes/node_parameters.h"
+#include "graph/run/stream_check.h"
 #include "runtime/context_guard.h"
 
 namespace nodewright {
@@ -247,6 +248,7 @@ class EagerRun {
 }  // namespace
 
 void run_eager(const Plan& plan, const Stream& stream) {
+  check_stream(plan, stream, "run plan node by node");
   if (const PlanNode* node = first_with_handle(plan))
     throw Error({.doing = "run plan",
                  .object = plan.name,
