@@ -18,6 +18,12 @@ struct Conditional {
   bool assign_default = false;   // at each launch
   uint32_t default_value = 0;
   std::atomic<uint32_t> value{0};  // kernels write it without the driver's lock
+  std::atomic<bool> is_set{true};  // false: undefined, since the launch began without a default
+
+  void set(uint32_t to) {
+    value.store(to, std::memory_order_relaxed);
+    is_set.store(true, std::memory_order_relaxed);
+  }
 };
 
 }  // namespace nodewright::cpu

@@ -313,6 +313,28 @@ void change_a_kernel(Device& device) {
   if (now.empty()) throw Error({.doing = "dump", .object = "a patched plan"});
 }
 
+void change_a_function(Device& device) {
+  const Machine on(device);
+  const auto& [stream, y_buffer, y] = std::tie(on.stream, on.y_buffer, on.y);
+  const PinnedBuffer seen(device, "seen", 4000);
+  float sum = 0;
+  // Recipe: Change a host function
+  const auto values = seen.as<float>();
+  GraphBuilder g(device, "change_a_function");
+  g.declare(y_buffer, {.live_in = true});
+  g.declare(seen, {.live_out = true});
+  g.copy("download", seen, y_buffer, 4000);
+  const NodeId node = g.host("first", [&] { sum = values[0]; }, {{"seen", seen, Access::in}});
+  ExplicitGraph graph(std::move(g).finish());
+  PatchSet patches(graph);
+  patches.host(node, [&] { sum = values[0] + values[1]; });  // of an event node: patches.event(node, event)
+  patches.apply();
+  graph.launch(stream);
+  // End.
+  expect(on, y, 2.0f, "change a host function");
+  if (sum != 4.0f) throw Error({.doing = "call", .object = "another function"});
+}
+
 void update_a_graph(Device& device) {
   const Machine on(device);
   const auto& [stream, saxpy, x, y] = std::tie(on.stream, on.saxpy, on.x, on.y);
@@ -451,6 +473,7 @@ int main(int argc, char** argv) try {
   set_a_condition(device);
   patch_a_scalar(device);
   change_a_kernel(device);
+  change_a_function(device);
   update_a_graph(device);
   time_nodes(device);
   two_devices(*opened.driver);

@@ -11,6 +11,7 @@
 
 #include "graph/hazard_check.h"
 #include "graph/nodes/launch_rules.h"
+#include "runtime/memory/known_memory.h"
 
 namespace nodewright {
 namespace {
@@ -91,29 +92,37 @@ void GraphBuilder::declare(NamedRange range, Live live) {
     Buffer& buffer = plan_.buffers[static_cast<size_t>(found - plan_.buffers.data())];
     buffer.live_in |= live.live_in;
     buffer.live_out |= live.live_out;
+    buffer.peer |= live.peer;
     return;
   }
   if (range.bytes == 0) refuse_range("it has 0 bytes");
   if (range.address > std::numeric_limits<uint64_t>::max() - range.bytes)
     refuse_range(in_hex(range.address, range.bytes) + " is beyond the last address");
-  bool is_outer = false;
+  const Buffer* outer = nullptr;
   for (const GraphBuilder* builder = this; builder != nullptr; builder = builder->outer_) {
     if (const Buffer* found = builder->buffer_named(range.name)) {
       if (!is_same(found->range)) refuse_other_range(found->range);
-      is_outer = true;
+      outer = found;
     } else if (const Buffer* other = builder->overlapping(range.address, range.bytes)) {
       refuse_range(fmt::format("{} overlaps '{}', {}", in_hex(range.address, range.bytes), other->range.name,
                                in_hex(other->range.address, other->range.bytes)));
     }
   }
-  if (is_outer) live = {.live_in = true, .live_out = true};
+  if (outer != nullptr) live = {.live_in = true, .live_out = true, .peer = outer->peer};
+  if (!last_live_.holds(range.address)) last_live_ = plan_.device->buffers().at(range.address);
+  if (last_live_.serial == 0 && !live.peer)
+    if (const std::string other = other_device_at(range.address); !other.empty())
+      throw Error({.doing = "declare buffer",
+                   .object = range.name,
+                   .detail = fmt::format("in plan '{}' of {}: {} is memory of {}", plan_.name,
+                                         describe_device(*plan_.device), in_hex(range.address, range.bytes), other),
+                   .advice = "use memory of the plan's device, or say Live::peer where peer access is enabled"});
   const auto index = static_cast<uint32_t>(plan_.buffers.size());
   buffers_by_address_.emplace(range.address, index);
   buffer_names_.insert(range.name, index);
   buffer_states_.emplace_back();
   has_allocated_ |= is_allocated(range.address);
-  if (!last_live_.holds(range.address)) last_live_ = plan_.device->buffers().at(range.address);
-  plan_.buffers.push_back({std::move(range), live.live_in, live.live_out, last_live_.serial});
+  plan_.buffers.push_back({std::move(range), live.live_in, live.live_out, live.peer, last_live_.serial});
 }
 
 GraphBuilder::Scope GraphBuilder::scope(std::string_view name) {
@@ -180,6 +189,8 @@ PlanNode GraphBuilder::kernel_node(std::string_view name, const LoadedKernel& ke
     std::copy(std::begin(shape.cluster), std::end(shape.cluster), node.attributes.cluster.begin());
   if (node.attributes.shared_carveout_percent < 0)
     node.attributes.shared_carveout_percent = shape.shared_carveout_percent;
+  if (std::string problem = device_problem(kernel, *plan_.device); !problem.empty())
+    refuse(node, std::move(problem), "load the kernel on the plan's device");
   if (std::string problem = launch_problem(node, plan_.device->properties()); !problem.empty())
     refuse(node, std::move(problem), "change the launch shape or the attributes");
   if (is_body_ && attributes.device_updatable)
@@ -448,6 +459,11 @@ Use GraphBuilder::locate(const PlanNode& node, const AddressedUse& use) {
   if (use.address >= kConditionBase)
     refuse(node, fmt::format("field '{}' is a condition of another plan", use.field),
            "make the condition with the builder whose conditional node obeys it");
+  if (const std::string other = other_device_at(use.address); !other.empty())
+    refuse(node,
+           fmt::format("field '{}' is {}, memory of {}, and the plan is for {}", use.field,
+                       in_hex(use.address, use.bytes), other, describe_device(*plan_.device)),
+           "use memory of the plan's device, or declare the buffer with Live::peer where peer access is enabled");
   refuse(node,
          fmt::format("field '{}' is {}, outside every declared buffer; {}", use.field, in_hex(use.address, use.bytes),
                      below == nullptr ? "no buffer is declared below it"
@@ -459,7 +475,7 @@ Use GraphBuilder::locate(const PlanNode& node, const AddressedUse& use) {
 // Declares the buffer of a plan around this one that holds these bytes.
 bool GraphBuilder::declare_outer_buffer(uint64_t address, uint64_t bytes) {
   const Buffer* found = outer_ == nullptr ? nullptr : outer_->known_buffer(address, bytes);
-  if (found != nullptr) declare(found->range, {.live_in = true, .live_out = true});
+  if (found != nullptr) declare(found->range, {.live_in = true, .live_out = true, .peer = found->peer});
   return found != nullptr;
 }
 
@@ -471,6 +487,13 @@ const Buffer* GraphBuilder::known_buffer(uint64_t address, uint64_t bytes) const
     if (bytes <= buffer.range.bytes && address - buffer.range.address <= buffer.range.bytes - bytes) return &buffer;
   }
   return nullptr;
+}
+
+std::string GraphBuilder::other_device_at(uint64_t address) const {
+  if (is_allocated(address) || address >= kConditionBase) return "";
+  const auto known = known_memory_at(*plan_.device, address);
+  if (!known || known->host || known->device == plan_.device->properties().ordinal) return "";
+  return describe_device(plan_.device->driver(), known->device);
 }
 
 // Declares the whole buffer of the device that holds these bytes, unless a part of it is declared or its name is taken.

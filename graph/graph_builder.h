@@ -37,9 +37,10 @@ class Event;
 class MatmulPlan;
 
 // Whether a buffer is used outside the plan. live_in: it holds a value before the plan runs. live_out: it is read after
-// the plan has run.
+// the plan has run. peer: it may be memory of another device, which this plan's device reaches by peer access (a Team
+// enables it; copies need none). Otherwise such memory is refused.
 struct Live {
-  bool live_in = false, live_out = false;
+  bool live_in = false, live_out = false, peer = false;
 };
 
 // Extras of one launch.
@@ -102,8 +103,8 @@ class GraphBuilder {
 
   // Names a range that nodes may use. A DeviceBuffer or PinnedBuffer of which no part is declared needs no declaration:
   // when a node first uses it, the whole buffer is declared under its own name, live-out. Refused: a range that
-  // overlaps another declared one, and a name that is taken. Declaring the same range under the same name again adds
-  // the flags.
+  // overlaps another declared one, a name that is taken, and memory of another device without Live::peer. Declaring the
+  // same range under the same name again adds the flags.
   void declare(NamedRange range, Live live = {});
   // The whole buffer, under its own name.
   void declare(const DeviceBuffer& buffer, Live live = {}, std::string kind = "activation") {
@@ -247,12 +248,13 @@ class GraphBuilder {
   // Does nothing, after all of `after`.
   NodeId empty(std::string_view name, const std::vector<NodeId>& after);
 
-  // Records `event` once the ranges of `uses` (Access::in) hold what the plan has written there, so that another stream
-  // may wait for it. The node keeps the CUevent, which must outlive the graph; the Event may move.
+  // Records `event`, of the plan's device, once the ranges of `uses` (Access::in) hold what the plan has written there,
+  // so that another stream may wait for it. The node keeps the CUevent, which must outlive the graph; the Event may
+  // move.
   NodeId record_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,
                       const std::vector<NodeId>& after = {});
-  // Waits for `event`, recorded by another stream before the launch. `uses` (Access::out) are the ranges that the other
-  // stream wrote before it: later nodes of the plan that use them come after this one.
+  // Waits for `event`, recorded by another stream before the launch, perhaps of another device. `uses` (Access::out)
+  // are the ranges that the other stream wrote before it: later nodes of the plan that use them come after this one.
   NodeId wait_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,
                     const std::vector<NodeId>& after = {});
 
@@ -289,13 +291,15 @@ class GraphBuilder {
   ChildNode child(std::string_view name, Plan plan, ChildOwnership ownership = ChildOwnership::moved,
                   const std::vector<NodeId>& after = {});
 
-  // A condition with `default_value`, set again at every launch if `reset_each_launch`.
+  // A condition with `default_value`, set again at every launch if `reset_each_launch`. Otherwise the value is
+  // undefined at the start of every launch, and the default means nothing: a node before the conditional one sets it.
+  // On cpu:checked a launch that obeys an undefined value is an error.
   ConditionHandle condition(std::string_view name, uint32_t default_value, bool reset_each_launch = true);
   // Collects the nodes of a body. They may use every buffer declared so far; kernels, copies, fills, empty nodes,
   // children and conditionals only.
   using Body = std::function<void(GraphBuilder&)>;
   NodeId if_else(std::string_view name, ConditionHandle condition, const Body& then, const Body& otherwise = {});
-  // Tests the condition before each round: if it is 0 at first, the body never runs.
+  // Tests the condition before each round: if it is 0 at first, the body never runs. A node of the body sets it.
   NodeId while_loop(std::string_view name, ConditionHandle condition, const Body& body);
   NodeId switch_case(std::string_view name, ConditionHandle condition, const std::vector<Body>& bodies);
 
@@ -388,6 +392,8 @@ class GraphBuilder {
   Use locate(const PlanNode& node, const AddressedUse& use);
   bool declare_outer_buffer(uint64_t address, uint64_t bytes);
   bool declare_live_buffer(uint64_t address, uint64_t bytes);
+  // Whose memory lies there, in words, where the driver knows it to be another device's; empty otherwise.
+  std::string other_device_at(uint64_t address) const;
   void forget_buffers_from(size_t first);
   ByteRange address_range(const Use& use) const;
   const Buffer* buffer_named(std::string_view name) const;

@@ -7,6 +7,7 @@
 
 #include "graph/nodes/host_call.h"
 #include "graph/nodes/node_parameters.h"
+#include "graph/run/stream_check.h"
 #include "graph/timing/stopwatch.h"
 #include "runtime/calls/child_ownership.h"
 #include "runtime/context_guard.h"
@@ -231,11 +232,7 @@ std::string ExplicitGraph::name_of(CUgraphNode node) const {
 }
 
 ContextGuard ExplicitGraph::guard_for(const Stream& stream) const {
-  if (stream.device().context() != plan_->device->context())
-    throw Error({.doing = "launch graph",
-                 .object = plan_->name,
-                 .detail = fmt::format("stream '{}' is of another device or context than the plan", stream.name()),
-                 .advice = "launch it on a stream of the plan's device"});
+  check_stream(*plan_, stream, "launch graph");
   return ContextGuard(*plan_->device);
 }
 

@@ -44,6 +44,8 @@ struct BuiltPlan {
     CopyParameters copy;                   // of a copy
     FillParameters fill;                   // of a fill
     std::vector<ValueOperation> values;    // of a values node
+    std::shared_ptr<HostCall> host;        // of a host node
+    CUevent event = nullptr;               // of an event node
     bool enabled = true;                   // false: the node does nothing
   };
 
@@ -231,8 +233,8 @@ class ExplicitGraph {
 void replace(std::unique_ptr<ExplicitGraph>& exec, Plan plan, GraphBudget* budget = nullptr);
 
 // The plan with what patches have made of its nodes since, in children and bodies too: kernels, shapes, arguments,
-// copies, fills, values. To be dumped, or timed as the graph runs now. Throws Error naming a node that is switched off,
-// which no plan can say.
+// copies, fills, values, functions, events. To be dumped, or timed as the graph runs now. Throws Error naming a node
+// that is switched off, which no plan can say.
 Plan plan_as_patched(const ExplicitGraph& exec);
 
 // What the driver holds, compared with the plan as it was built: node kinds, grid, block, shared bytes, attributes,

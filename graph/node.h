@@ -75,6 +75,7 @@ std::string_view to_string(ConditionalKind kind);
 struct Buffer {
   NamedRange range;  // its name, address, bytes and kind
   bool live_in = false, live_out = false;
+  bool peer = false;    // perhaps the memory of another device
   uint64_t serial = 0;  // of the DeviceBuffer or PinnedBuffer it lies in (LiveBuffers); 0: memory of another owner
 };
 
@@ -199,8 +200,10 @@ constexpr bool is_allocated(uint64_t address) { return address >> 56 == kAllocat
 // from kConditionBase on, so that setting and testing are ordered like writing and reading.
 struct ConditionInfo {
   uint64_t address = 0;
-  uint32_t default_value = 0;     // before a kernel sets another
-  bool reset_each_launch = true;  // to the default, when the graph is launched; otherwise the value is kept
+  uint32_t default_value = 0;  // before a kernel sets another, if reset_each_launch; otherwise it means nothing
+  // To the default, when the graph is launched. Otherwise the value is undefined at the start of each launch (CUDA C++
+  // Programming Guide, "Conditional Handles"): what an earlier launch has set may or may not be there.
+  bool reset_each_launch = true;
 };
 
 struct Plan;

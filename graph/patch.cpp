@@ -7,27 +7,17 @@
 
 #include "graph/change/exec_parameters.h"
 #include "graph/change/kernel_change.h"
+#include "graph/change/patch_rules.h"
 #include "graph/foreign/stray_pointers.h"
 #include "graph/nodes/launch_rules.h"
 
 namespace nodewright {
 namespace {
 
-[[noreturn]] void refuse_patch(const PlanNode& node, std::string detail, std::string advice) {
-  throw Error({.doing = "patch node", .object = node.name, .detail = std::move(detail), .advice = std::move(advice)});
-}
-
 const FieldInfo& field_at(const PlanNode& node, size_t offset, size_t bytes) {
   for (const FieldInfo& field : node.fields)
     if (field.offset == offset && field.bytes == bytes) return field;
   refuse_patch(node, fmt::format("it has no field of {} bytes at offset {}", bytes, offset), "");
-}
-
-// The use that a memory field was built with; null when the field was empty.
-const Use* use_of(const PlanNode& node, std::string_view field) {
-  const auto found =
-      std::find_if(node.uses.begin(), node.uses.end(), [&](const Use& candidate) { return candidate.field == field; });
-  return found == node.uses.end() ? nullptr : &*found;
 }
 
 void check_within_envelope(const Plan& plan, const PlanNode& node, const ArgumentUse& wanted) {
@@ -111,24 +101,6 @@ const FieldInfo& check_argument(const Plan& plan, const PlanNode& node, std::spa
   return field;
 }
 
-// One end of a copy, against the range that it was built with.
-void check_copy_end(const Plan& plan, const PlanNode& node, std::string_view which, const CopyEnd& end, bool host,
-                    uint64_t bytes) {
-  const Use* use = use_of(node, which);
-  const uint64_t begin = plan.buffers[use->buffer].range.address + use->offset;
-  if (end.host != host)
-    refuse_patch(node,
-                 fmt::format("'{}' was {} memory and is to be {} memory", which, host ? "host" : "device",
-                             end.host ? "host" : "device"),
-                 "add a copy node for each direction");
-  if (bytes > end.bytes || end.address < begin || end.address - begin > use->bytes ||
-      bytes > use->bytes - (end.address - begin))
-    refuse_patch(node,
-                 fmt::format("'{}' to {} bytes at {:#x}: outside {}, {:#x} + {} bytes", which, bytes, end.address,
-                             describe_range(plan, use->buffer, use->offset, use->bytes), begin, use->bytes),
-                 "add the copy with the widest range it will ever have");
-}
-
 // What a fill does while it is switched off. Of several rows the driver changes the address alone.
 FillParameters aside(FillParameters fill, uint64_t spare) {
   fill.to = spare;
@@ -171,6 +143,8 @@ BuiltPlan::NodeState& ExplicitGraph::state_of(BuiltPlan& built, const PlanNode& 
     state->copy = exec.memory_.placed(node.copy);
     state->fill = exec.memory_.placed(node.fill);
     state->values = node.values;
+    state->host = node.host;
+    state->event = node.event;
   }
   return *state;
 }
@@ -309,42 +283,6 @@ const LoadedKernel& PatchSet::kernel_of(NodeId id) const {
   return state != nullptr ? *state->kernel : *built.plan->nodes[id.index].kernel;
 }
 
-void PatchSet::copy(CopyNode id, const CopyEnd& to, const CopyEnd& from, uint64_t bytes) {
-  const PlanNode& node = node_of(id, {NodeKind::memcpy}, "ends");
-  if (node.copy.rows > 1) refuse_patch(node, "it copies rows", "add a copy for each shape of rows");
-  // The driver takes no parameters of such a node, not even its own: CUDA_ERROR_INVALID_VALUE on an H200 (580.159.04).
-  if (is_allocated(node.copy.to) || is_allocated(node.copy.from))
-    refuse_patch(node, "an end lies in memory that the plan allocates", "copy to or from a DeviceBuffer");
-  if (bytes == 0) refuse_patch(node, "0 bytes to copy", "switch the node off instead");
-  const Plan& plan = *exec_->built_plan_of(id).plan;
-  check_copy_end(plan, node, "to", to, node.copy.to_host, bytes);
-  check_copy_end(plan, node, "from", from, node.copy.from_host, bytes);
-  CopyParameters copy = node.copy;
-  copy.to = to.address;
-  copy.from = from.address;
-  copy.bytes = bytes;
-  change_of(id).copy = copy;
-}
-
-void PatchSet::fill(FillNode id, uint32_t value) {
-  const PlanNode& node = node_of(id, {NodeKind::memset}, "value");
-  const uint32_t element_bytes = node.fill.element_bytes;
-  if (element_bytes < sizeof value && value >> (8 * element_bytes) != 0)
-    refuse_patch(node, fmt::format("the value {:#x} for elements of {} bytes", value, element_bytes),
-                 "pass a value that an element holds");
-  change_of(id).fill = value;
-}
-
-void PatchSet::value(ValueNode id, size_t operation, uint64_t value) {
-  const PlanNode& node = node_of(id, {NodeKind::values}, "value operations");
-  if (operation >= node.values.size())
-    refuse_patch(node, fmt::format("it has {} operations and no number {}", node.values.size(), operation), "");
-  if (node.values[operation].bytes == 4 && value >> 32 != 0)
-    refuse_patch(node, fmt::format("the value {:#x} for an operation of 32 bits", value),
-                 "pass a value that 32 bits hold");
-  change_of(id).values[operation] = value;
-}
-
 void PatchSet::enable(NodeId id, bool enabled) {
   const PlanNode& node = node_of(id, {NodeKind::kernel, NodeKind::memcpy, NodeKind::memset}, "switch");
   // Off, it would not wait for the kernel before it, and neither would its successors by full edges: seen by random
@@ -401,6 +339,8 @@ BuiltPlan::NodeState PatchSet::state_after(const Change& change) const {
   }
   state.shape = change.shape.value_or(state.shape);
   state.copy = change.copy.value_or(state.copy);
+  if (change.host != nullptr) state.host = change.host;
+  state.event = change.event.value_or(state.event);
   state.fill.value = change.fill.value_or(state.fill.value);
   for (const auto& [operation, value] : change.values) state.values[operation].value = value;
   state.enabled = change.enabled.value_or(state.enabled);
@@ -420,15 +360,19 @@ void PatchSet::apply() {
   check_not_updated();
   const ContextGuard current(*exec_->plan().device);
   std::vector<BuiltPlan::NodeState> states;
-  for (const Change& change : changes_) states.push_back(state_after(change));
+  for (const Change& change : changes_) {
+    states.push_back(state_after(change));
+    if (change.host != nullptr) exec_->host_calls_.add(change.host);
+  }
   for (size_t done = 0; done < changes_.size(); ++done) {
     const CUresult result = apply(changes_[done], states[done]);
     if (result == CUDA_SUCCESS) continue;
     const PlanNode& refused = changes_[done].plan_node();
     const std::string words = exec_->driver_->words(result, exec_entry_of(refused));
     std::string problems;
-    for (size_t i = done + 1; i-- > 0;) {  // the refused one too: half of it may have been done
+    for (size_t i = done + 1; i-- > 0;) {
       const Change& change = changes_[i];
+      if (i == done && !(change.sets_parameters() && change.enabled)) continue;  // no half of it has been done
       if (apply(change, ExplicitGraph::state_of(*change.built, change.plan_node(), *exec_)) != CUDA_SUCCESS)
         problems += fmt::format(" '{}'", change.plan_node().name);
     }
@@ -437,7 +381,7 @@ void PatchSet::apply() {
                  .detail = fmt::format("change {} of {}: {}; {}", done + 1, changes_.size(), words,
                                        problems.empty() ? "the changes before it were undone"
                                                         : "not undone, so that the graph is unusable:" + problems),
-                 .advice = std::string(changes_[done].kernel ? kKernelChangeRules : std::string_view())});
+                 .advice = std::string(changes_[done].rules())});
   }
   for (size_t i = 0; i < changes_.size(); ++i) *changes_[i].built->states[changes_[i].node] = std::move(states[i]);
   changes_.clear();

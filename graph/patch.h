@@ -8,8 +8,10 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <initializer_list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <utility>
@@ -17,8 +19,13 @@
 
 #include "graph/graph_builder.h"
 #include "graph/graph_exec.h"
+#include "runtime/event.h"
 
 namespace nodewright {
+
+// What the driver says of copies of rows (cuGraphExecMemcpyNodeSetParams in cuda.h): advice where it refuses one.
+inline constexpr std::string_view kRowCopyRules =
+    "the driver takes other parameters of a copy of one row, to be one of one row: build a graph of the other shape";
 
 // Each function checks its arguments; where they are wrong it throws Error, naming the node, and changes nothing.
 // Nothing reaches the driver before apply(). Nodes may lie in moved children and in bodies. A later change of the same
@@ -61,11 +68,25 @@ class PatchSet {
   // cluster stays.
   void shape(NodeId node, const LaunchShape& shape);
 
-  // The ends of a copy, each within the range it was built with; as many bytes as before or fewer. The shape of a copy
-  // of rows stays. Between the same kinds of memory. Refused: an end in memory that the plan allocates.
+  // The ends of a copy, each within the range it was built with; as many bytes as before or fewer. Between the same
+  // kinds of memory. Refused: an end in memory that the plan allocates, and a copy of rows.
   void copy(CopyNode node, const CopyEnd& to, const CopyEnd& from, uint64_t bytes);
   template <class T>
   void copy(CopyNode, const Weight<T>& to, const CopyEnd&, uint64_t) = delete;
+
+  // The ends and the shape of a copy of rows: each row lies within rows that the node was built with. The driver
+  // decides: as cuda.h has it, copies of one row alone take other parameters (cuGraphExecMemcpyNodeSetParams), and then
+  // apply() names the node and that rule. A graph of another shape of rows is built anew (replace()).
+  void copy_rows(CopyNode node, const CopyEnd& to, const CopyEnd& from, const CopyRows& shape);
+  template <class T>
+  void copy_rows(CopyNode, const Weight<T>& to, const CopyEnd&, const CopyRows&) = delete;
+
+  // What a host node calls. Launches under way call what they were made with; the graph keeps both. It uses what the
+  // node was added with, and what it throws is reported as that node's.
+  void host(NodeId node, std::function<void()> function);
+
+  // The event that a node records or waits for, which must outlive the graph; the Event may move.
+  void event(NodeId node, const Event& event);
 
   // The value that a fill writes; its range, its rows and its element size stay.
   void fill(FillNode node, uint32_t value);
@@ -101,10 +122,19 @@ class PatchSet {
     std::optional<CopyParameters> copy;
     std::optional<uint32_t> fill;
     std::map<size_t, uint64_t> values;  // by operation
+    std::shared_ptr<HostCall> host;
+    std::optional<CUevent> event;
     std::optional<bool> enabled;
 
     const PlanNode& plan_node() const { return built->plan->nodes[node]; }
-    bool sets_parameters() const { return !fields.empty() || kernel || shape || copy || fill || !values.empty(); }
+    bool sets_parameters() const {
+      return !fields.empty() || kernel || shape || copy || fill || !values.empty() || host != nullptr || event;
+    }
+    // What the driver forbids where it refuses the change.
+    std::string_view rules() const {
+      if (kernel) return kKernelChangeRules;
+      return copy && (copy->rows > 1 || plan_node().copy.rows > 1) ? kRowCopyRules : std::string_view();
+    }
   };
   Change& change_of(NodeId node);
   const PlanNode& node_of(NodeId node, std::initializer_list<NodeKind> kinds, std::string_view what) const;

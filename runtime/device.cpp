@@ -106,4 +106,8 @@ void Device::read_priorities() {
                 "cuCtxGetStreamPriorityRange", "read the priorities of", name());
 }
 
+std::string describe_device(const Device& device) {
+  return "'" + device.name() + "' (device " + std::to_string(device.properties().ordinal) + ")";
+}
+
 }  // namespace nodewright

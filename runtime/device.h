@@ -68,4 +68,7 @@ class Device {
   LiveBuffers buffers_;
 };
 
+// "'NVIDIA H100 80GB HBM3' (device 0)", for errors.
+std::string describe_device(const Device& device);
+
 }  // namespace nodewright

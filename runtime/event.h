@@ -23,6 +23,7 @@ class Event {
   Event& operator=(Event&& other) noexcept;
 
   CUevent get() const { return event_; }             // the driver's handle
+  Device& device() const { return *device_; }        // it was made on
   const std::string& name() const { return name_; }  // for errors
 
   // Marks the work submitted to the stream so far.

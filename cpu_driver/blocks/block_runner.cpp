@@ -243,7 +243,7 @@ void set_condition(uint64_t handle, uint32_t value) {
   if (grid.rules != nullptr && !me->waited) kernel_failed("set_condition() before wait_for_inputs()");
   for (Conditional* conditional : grid.conditionals) {
     if (conditional->handle != handle) continue;
-    conditional->value.store(value, std::memory_order_relaxed);
+    conditional->set(value);
     return;
   }
   kernel_failed("set_condition() with a handle that no live graph has, or that is not among the arguments");

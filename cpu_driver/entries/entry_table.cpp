@@ -88,7 +88,7 @@ NODEWRIGHT_EXPORT int nodewright_cpu_set_condition(unsigned long long handle, un
   const auto entry = s.conditionals.find(handle);
   const auto conditional = entry == s.conditionals.end() ? nullptr : entry->second.lock();
   if (conditional == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  conditional->value.store(value, std::memory_order_relaxed);
+  conditional->set(value);
   return CUDA_SUCCESS;
 }
 

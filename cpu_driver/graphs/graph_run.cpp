@@ -13,6 +13,10 @@ namespace {
 // Guide, "Conditional Handles"): neither 0 nor a body's number, so that a missing setter shows.
 constexpr uint32_t kUndefinedValue = 0xa5a5a5a5;
 
+std::string name_of(const ExecNode& node) {
+  return node.work.label.empty() ? "unnamed node" : "node '" + node.work.label + "'";
+}
+
 }  // namespace
 
 GraphRun::GraphRun(State& state, std::shared_ptr<const GraphBody> body, std::shared_ptr<const EventRecords> records,
@@ -45,8 +49,10 @@ size_t GraphRun::choose() {
 }
 
 void GraphRun::begin() {
-  for (const auto& conditional : conditionals_)
+  for (const auto& conditional : conditionals_) {
     conditional->value = conditional->assign_default ? conditional->default_value : kUndefinedValue;
+    conditional->is_set = conditional->assign_default;
+  }
   conditionals_.clear();
 }
 
@@ -123,6 +129,13 @@ Progress GraphRun::step_inside(const ExecNode& node, Nested& nested, std::unique
 const std::shared_ptr<const GraphBody>* GraphRun::next_body(const ExecNode& node, Nested& nested) {
   const auto* conditional = std::get_if<ConditionalWork>(&node.work.what);
   if (conditional == nullptr) return &node.inner[0];
+  if (state_.options.check_accesses && !conditional->condition->is_set) {
+    state_.fail(CUDA_ERROR_LAUNCH_FAILED,
+                name_of(node) +
+                    ": its condition is undefined: it was made without CU_GRAPH_COND_ASSIGN_DEFAULT, and no "
+                    "kernel has set it in this launch");
+    return nullptr;
+  }
   const uint32_t value = conditional->condition->value.load(std::memory_order_relaxed);
   switch (conditional->type) {
     case CU_GRAPH_COND_TYPE_SWITCH:
@@ -137,8 +150,7 @@ const std::shared_ptr<const GraphBody>* GraphRun::next_body(const ExecNode& node
   if (nested.rounds == 0) nested.begun_ms = now_ms();
   const auto limit_ms = static_cast<double>(state_.options.launch_timeout_ms);
   if (limit_ms > 0 && now_ms() - nested.begun_ms > limit_ms) {
-    const std::string name = node.work.label.empty() ? "unnamed node" : "node '" + node.work.label + "'";
-    state_.fail(CUDA_ERROR_LAUNCH_TIMEOUT, name + ", WHILE: " + std::to_string(nested.rounds) +
+    state_.fail(CUDA_ERROR_LAUNCH_TIMEOUT, name_of(node) + ", WHILE: " + std::to_string(nested.rounds) +
                                                " rounds took longer than launch_timeout_ms, " +
                                                std::to_string(state_.options.launch_timeout_ms) +
                                                ", and the condition is still " + std::to_string(value));

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "graph/nodes/host_call.h"
 #include "graph/nodes/node_parameters.h"
 
 namespace nodewright {
@@ -18,6 +19,12 @@ CUresult set_exec_parameters(const Driver& driver, CUgraphExec exec, CUcontext c
     const CUDA_MEMCPY3D parameters = copy_parameters(state.copy);
     return driver.cuGraphExecMemcpyNodeSetParams(exec, handle, &parameters, context);
   }
+  if (node.kind == NodeKind::host) {
+    const CUDA_HOST_NODE_PARAMS parameters{call_host, state.host.get()};
+    return driver.cuGraphExecHostNodeSetParams(exec, handle, &parameters);
+  }
+  if (node.kind == NodeKind::event_record) return driver.cuGraphExecEventRecordNodeSetEvent(exec, handle, state.event);
+  if (node.kind == NodeKind::event_wait) return driver.cuGraphExecEventWaitNodeSetEvent(exec, handle, state.event);
   if (node.kind == NodeKind::memset) {
     const CUDA_MEMSET_NODE_PARAMS parameters = fill_parameters(state.fill);
     return driver.cuGraphExecMemsetNodeSetParams(exec, handle, &parameters, context);
@@ -33,6 +40,12 @@ std::string_view exec_entry_of(const PlanNode& node) {
       return "cuGraphExecMemcpyNodeSetParams";
     case NodeKind::memset:
       return "cuGraphExecMemsetNodeSetParams";
+    case NodeKind::host:
+      return "cuGraphExecHostNodeSetParams";
+    case NodeKind::event_record:
+      return "cuGraphExecEventRecordNodeSetEvent";
+    case NodeKind::event_wait:
+      return "cuGraphExecEventWaitNodeSetEvent";
     case NodeKind::values:
       return "cuGraphExecBatchMemOpNodeSetParams";
     default:

@@ -8,7 +8,8 @@
 
 namespace nodewright {
 
-// The node is a kernel, a copy, a fill or a values node; `handle` is its node in the graph that `exec` was made from.
+// The node is a kernel, a copy, a fill, a host, an event or a values node; `handle` is its node in the graph that
+// `exec` was made from.
 CUresult set_exec_parameters(const Driver& driver, CUgraphExec exec, CUcontext context, CUgraphNode handle,
                              const PlanNode& node, const BuiltPlan::NodeState& state);
 

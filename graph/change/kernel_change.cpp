@@ -58,6 +58,8 @@ void check_kernel_change(const Plan& plan, const PlanNode& node, const KernelCha
            "build the team's plans anew");
   if (std::string problem = argument_problem(node, kernel); !problem.empty())
     refuse(std::move(problem), "pass a kernel that takes the node's own arguments");
+  if (std::string problem = device_problem(kernel, *plan.device); !problem.empty())
+    refuse(std::move(problem), "load the kernel on the plan's device");
   if (std::string problem = launch_problem(kernel, shape, node.attributes, plan.device->properties()); !problem.empty())
     refuse(std::move(problem), "change the launch shape; attributes stay those of the node");
   if (const PlanNode* early = change.waits_for_inputs ? nullptr : early_predecessor(plan, node); early != nullptr)

@@ -36,6 +36,8 @@ void take_state(const BuiltPlan::NodeState& state, const AllocatedMemory& memory
   node.fill = state.fill;
   node.fill.to = memory.planned(state.fill.to);
   node.values = state.values;
+  node.host = state.host;
+  node.event = state.event;
   take_arguments(state, memory, node);
 }
 

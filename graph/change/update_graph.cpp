@@ -78,7 +78,11 @@ std::vector<NodeChange> ExplicitGraph::update(Plan plan) {
     update_ms = watch.lap_ms();
     if (result != CUDA_SUCCESS) {
       problem = words_for(info.result);
-      if (info.errorNode != nullptr) problem = fmt::format("node '{}': {}", name_of(info.errorNode), problem);
+      // "?": of a copy that the driver made of a child or of what a library submits.
+      const std::string name = info.errorNode == nullptr ? "" : name_of(info.errorNode);
+      if (!name.empty())
+        problem =
+            (name == "?" ? "a node inside a cloned child or a library's call: " : "node '" + name + "': ") + problem;
     }
   } catch (...) {
     take_back();

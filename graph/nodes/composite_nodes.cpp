@@ -216,6 +216,12 @@ NodeId GraphBuilder::add_event(std::string_view name, NodeKind kind, const Event
                                const std::vector<DeclaredUse>& uses, const std::vector<NodeId>& after) {
   PlanNode node = new_node(name, kind);
   if (event.get() == nullptr) refuse(node, "the event was moved away", "keep the event where it is");
+  // Another device's event may be waited for (CUDA driver API, cuGraphAddEventWaitNode), and not recorded.
+  if (kind == NodeKind::event_record && event.device().context() != plan_.device->context())
+    refuse(node,
+           fmt::format("event '{}' is of {}, and the plan is for {}", event.name(), describe_device(event.device()),
+                       describe_device(*plan_.device)),
+           "record an event that was made on the plan's device");
   node.event = event.get();
   std::vector<AddressedUse> addressed;
   add_met_uses(node, uses, kind == NodeKind::event_wait, kind == NodeKind::event_record, addressed);
@@ -226,7 +232,11 @@ ChildNode GraphBuilder::child(std::string_view name, Plan plan, ChildOwnership o
                               const std::vector<NodeId>& after) {
   PlanNode node = new_node(name, NodeKind::child);
   check_plan(plan);
-  if (plan.device != plan_.device) refuse(node, "its plan was made for another device", "build both for one device");
+  if (plan.device != plan_.device)
+    refuse(node,
+           fmt::format("its plan was made for another device, {}, than this one's, {}", describe_device(*plan.device),
+                       describe_device(*plan_.device)),
+           "build both for one device");
   if (ownership == ChildOwnership::moved && !kChildrenMove)
     refuse(node, "this build has the headers of CUDA 12, with which children are cloned alone",
            "say ChildOwnership::cloned, or build with those of CUDA 13");
@@ -317,6 +327,14 @@ NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind
     refuse(node, fmt::format("node '{}' obeys its condition already", plan_.nodes[obeyed_by_[own]].name),
            "make a condition for each node");
   if (bodies.empty()) refuse(node, "it has no body", "pass at least one body");
+  const uint32_t obeyed = buffer_below(condition.address);
+  const std::string condition_name = plan_.buffers[obeyed].range.name;  // bodies may declare more buffers
+  if (!plan_.conditions[own].reset_each_launch && !buffer_states_[obeyed].written)
+    refuse(node,
+           fmt::format("its condition '{}' is not reset at each launch, so that it is undefined at the start, and no "
+                       "earlier node sets it",
+                       condition_name),
+           "set it in a kernel before the node, or let launches reset it to its default");
 
   PendingBodies pending{static_cast<uint32_t>(plan_.nodes.size()), {}};
   std::vector<const Plan*> plans;
@@ -350,6 +368,10 @@ NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind
     has_loop |= use.writes && std::any_of(plans.begin(), plans.end(),
                                           [&](const Plan* body) { return use.begin == loops_address(body->name); });
   }
+  if (kind == ConditionalKind::while_ && !obeyed_is_set)
+    refuse(node,
+           fmt::format("nothing in its body sets its condition '{}': it would not run, or never end", condition_name),
+           "set the condition in a kernel of the body");
   if (!obeyed_is_set) uses.push_back({kConditionField, condition.address, kConditionBytes, Access::in, 1});
   // A body's own conditions are nobody else's business.
   std::erase_if(uses, [&](const AddressedUse& use) {

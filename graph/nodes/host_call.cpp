@@ -49,11 +49,23 @@ HostCalls& HostCalls::operator=(HostCalls&& other) noexcept {
   std::swap(calls_, other.calls_);
   std::swap(captured_, other.captured_);
   std::swap(launched_, other.launched_);
+  std::swap(most_calls_, other.most_calls_);
   return *this;
 }
 
 void HostCalls::add(const Plan& plan) {
   for_each_call(plan, [&](const std::shared_ptr<HostCall>& call) { calls_.push_back(call); });
+}
+
+void HostCalls::add(std::shared_ptr<HostCall> call) {
+  calls_.push_back(std::move(call));
+  if (calls_.size() > most_calls_) forget_unused();
+}
+
+void HostCalls::forget_unused() {
+  if (launched_) device_->synchronize();
+  std::erase_if(calls_, [](const std::shared_ptr<HostCall>& call) { return call.use_count() == 1 && !call->failed; });
+  most_calls_ = std::max(most_calls_, 2 * calls_.size());
 }
 
 // Functions whose problem is still to be reported stay.

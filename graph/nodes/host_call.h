@@ -30,6 +30,8 @@ class HostCalls {
 
   // Keeps those of the plan and of the plans inside. What was added before stays: a launch may be under way.
   void add(const Plan& plan);
+  // Keeps one more; lets go of those that no plan and no patch holds, at times, and then waits for the device.
+  void add(std::shared_ptr<HostCall> call);
   void keep(GraphHandle captured) { captured_.push_back(std::move(captured)); }
   // Lets go of what was added before `mark`, which no later launch needs: at times, and then it waits for the device.
   struct Mark {
@@ -45,10 +47,13 @@ class HostCalls {
  private:
   void wait() noexcept;
 
+  void forget_unused();
+
   const Device* device_;
   std::vector<std::shared_ptr<HostCall>> calls_;
   std::vector<GraphHandle> captured_;
   bool launched_ = false;
+  size_t most_calls_ = 1024;  // when unused ones are looked for
 };
 
 }  // namespace nodewright

@@ -84,4 +84,10 @@ std::string launch_problem(const LoadedKernel& kernel, const LaunchShape& shape,
                      block[1], block[2], shared_bytes, limit);
 }
 
+std::string device_problem(const LoadedKernel& kernel, const Device& device) {
+  if (kernel.device == nullptr || kernel.device->context() == device.context()) return "";
+  return fmt::format("kernel '{}' was loaded on {}, and the plan is for {}", kernel.name,
+                     describe_device(*kernel.device), describe_device(device));
+}
+
 }  // namespace nodewright

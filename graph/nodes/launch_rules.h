@@ -17,4 +17,7 @@ inline std::string launch_problem(const PlanNode& node, const DeviceProperties& 
   return launch_problem(*node.kernel, node.shape, node.attributes, device);
 }
 
+// Why a kernel cannot be launched on this device, with both: it was loaded on another one. Empty when it can.
+std::string device_problem(const LoadedKernel& kernel, const Device& device);
+
 }  // namespace nodewright

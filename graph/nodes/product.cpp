@@ -17,7 +17,9 @@ NodeId GraphBuilder::product(std::string_view name, std::shared_ptr<const Matmul
   const PlanNode node = new_node(name, NodeKind::library);
   if (product == nullptr) refuse(node, "it has no product", "make one with MatmulPlanner::plan");
   if (&product->device() != plan_.device)
-    refuse(node, fmt::format("product '{}' was planned for another device", product->name()),
+    refuse(node,
+           fmt::format("product '{}' was planned for another device, {}, than the plan's, {}", product->name(),
+                       describe_device(product->device()), describe_device(*plan_.device)),
            "plan it for the device of this builder");
   const MatmulShape& shape = product->shape();
   const MatmulSpans spans = product->spans();

@@ -10,6 +10,7 @@
 #include "graph/edges/allocated_memory.h"
 #include "graph/nodes/node_parameters.h"
 #include "graph/run/eager_run.h"
+#include "graph/run/stream_check.h"
 #include "graph/timing/stopwatch.h"
 #include "runtime/context_guard.h"
 
@@ -33,6 +34,7 @@ bool calls_libraries(const Plan& plan) {
 }
 
 GraphHandle capture(const Plan& plan, const Stream& stream) {
+  check_stream(plan, stream, "capture plan");
   const Driver& driver = stream.device().driver();
   // At its first use a library loads its kernels, which a stricter mode forbids.
   const auto mode = calls_libraries(plan) ? CU_STREAM_CAPTURE_MODE_RELAXED : CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
@@ -110,6 +112,7 @@ std::vector<CUgraphNode> chain_of(const Plan& plan, const Driver& driver, CUgrap
 
 CapturedGraph::CapturedGraph(const Plan& plan, const Stream& stream)
     : name_(plan.name),
+      device_(plan.device),
       driver_(&stream.device().driver()),
       graph_(*driver_),
       exec_(*driver_),
@@ -176,6 +179,7 @@ Plan plan_as_captured(const Plan& plan, const Stream& stream) {
 }
 
 void CapturedGraph::launch(const Stream& stream) {
+  check_stream(*device_, name_, stream, "launch graph");
   const ContextGuard current(stream.device());
   host_calls_.before_launch();
   driver_->check(driver_->cuGraphLaunch(exec_.get(), stream.get()), "cuGraphLaunch", "launch graph", name_);

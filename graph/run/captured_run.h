@@ -35,6 +35,7 @@ class CapturedGraph {
 
  private:
   std::string name_;
+  const Device* device_;
   const Driver* driver_;
   GraphHandle graph_;
   GraphExecHandle exec_;

@@ -4,16 +4,21 @@
 
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
 #include "graph/nodes/host_call.h"
 #include "graph/nodes/library_nodes.h"
 #include "graph/nodes/node_parameters.h"
+#include "graph/run/stream_check.h"
 #include "runtime/context_guard.h"
 
 namespace nodewright {
 namespace {
+
+// Stands in a condition until a node sets it, where launches do not reset it.
+constexpr uint32_t kUndefinedCondition = 0xa5a5a5a5;
 
 // Stream order is stronger than the plan's: an item starts after the one before it has completed, or, when its launch
 // is programmatic, its wait returns after that. Only kernels that wait are launched so, hence every item's completion
@@ -188,7 +193,13 @@ class EagerRun {
   void run_conditional(const PlanNode& node) {
     const auto value = [&] {
       stream_.synchronize();
-      return conditions_.at(node.condition)->as<uint32_t>()[0];
+      const uint32_t held = conditions_.at(node.condition)->as<uint32_t>()[0];
+      if (held == kUndefinedCondition && undefined_at_first_.contains(node.condition))
+        throw Error({.doing = "run plan node by node",
+                     .object = node.name,
+                     .detail = "its condition is not reset at each launch, and no node has set it in this one",
+                     .advice = "set the condition on every path to the node, or let launches reset it"});
+      return held;
     };
     switch (node.conditional) {
       case ConditionalKind::if_:
@@ -213,7 +224,8 @@ class EagerRun {
     std::unique_ptr<PinnedBuffer>& buffer = conditions_[condition.address];
     if (buffer != nullptr) return;
     buffer = std::make_unique<PinnedBuffer>(stream_.device(), "condition", kConditionBytes);
-    buffer->as<uint32_t>()[0] = condition.default_value;
+    buffer->as<uint32_t>()[0] = condition.reset_each_launch ? condition.default_value : kUndefinedCondition;
+    if (!condition.reset_each_launch) undefined_at_first_.insert(condition.address);
   }
 
   bool capturing() const {
@@ -228,6 +240,7 @@ class EagerRun {
   const Stream& stream_;
   const Driver& driver_;
   std::map<uint64_t, std::unique_ptr<PinnedBuffer>> conditions_;  // by ConditionInfo::address
+  std::set<uint64_t> undefined_at_first_;                         // those that are not reset
   AllocatedMemory memory_;
   bool after_kernel_ = false;  // of this plan: what the stream ran before is unknown
 };
@@ -235,6 +248,7 @@ class EagerRun {
 }  // namespace
 
 void run_eager(const Plan& plan, const Stream& stream) {
+  check_stream(plan, stream, "run plan node by node");
   if (const PlanNode* node = first_with_handle(plan))
     throw Error({.doing = "run plan",
                  .object = plan.name,

@@ -21,7 +21,7 @@ namespace {
 // What a rank's plan touches of the memory of exchanges.
 void declare_exchanges(const ExchangeMemory& memory, size_t rank, GraphBuilder& g) {
   for (size_t other = 0; other < memory.team().size(); ++other)
-    g.declare(memory.packet_range(other), {.live_in = other == rank, .live_out = other != rank});
+    g.declare(memory.packet_range(other), {.live_in = other == rank, .live_out = other != rank, .peer = other != rank});
   for (const NamedRange& word : memory.word_ranges(rank)) g.declare(word, {.live_in = true});
 }
 

@@ -56,7 +56,8 @@ class HandOver {
                    .detail = fmt::format("{} elements, and there is room for {}", left.count, room.count),
                    .advice = "devices of one kind"});
     const View<T> to = room.subview(0, left.count);
-    g_.declare({fmt::format("{}@{}", name, stage_ + 1), to.address(), to.bytes(), "activation"}, {.live_out = true});
+    g_.declare({fmt::format("{}@{}", name, stage_ + 1), to.address(), to.bytes(), "activation"},
+               {.live_out = true, .peer = true});
     g_.copy("hand_over." + name, to, left, left.bytes());
     return to;
   }

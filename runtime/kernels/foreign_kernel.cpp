@@ -50,6 +50,7 @@ struct ForeignKernel::State {
 ForeignKernel::ForeignKernel(Device& device, std::string name)
     : state_(std::make_unique<State>(State{&device, std::nullopt, {}})) {
   state_->kernel.name = std::move(name);
+  state_->kernel.device = &device;
 }
 ForeignKernel::ForeignKernel(ForeignKernel&&) noexcept = default;
 ForeignKernel& ForeignKernel::operator=(ForeignKernel&&) noexcept = default;

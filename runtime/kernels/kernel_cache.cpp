@@ -278,6 +278,7 @@ std::unique_ptr<KernelCache::Entry> KernelCache::load(const KernelRequest& reque
   LoadedKernel& kernel = entry->kernel;
   kernel.name = request.name;
   kernel.request = request;
+  kernel.device = &device_;
   kernel.kernel = entry->library.kernel(request.name);
   driver.check(driver.cuKernelGetFunction(&kernel.function, kernel.kernel), "cuKernelGetFunction", "load kernel",
                object);

@@ -40,7 +40,8 @@ struct LoadedKernel {
   uint64_t args_bytes = 0;           // size of the one argument struct, as the built code sees it; or of all parameters
   // The parameters of a kernel that takes other than one argument struct (runtime/kernels/foreign_kernel.h).
   std::vector<KernelParameter> parameters;
-  int max_threads = 0;  // per block
+  int max_threads = 0;             // per block
+  const Device* device = nullptr;  // that it was loaded on
 };
 
 // Lets `kernel` be launched with `bytes` of dynamic shared memory: a driver call, which more than 48 KiB need. Throws

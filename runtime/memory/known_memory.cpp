@@ -23,4 +23,11 @@ std::optional<KnownMemory> known_memory_at(const Device& device, uint64_t addres
   return KnownMemory{begin, bytes, ordinal, type == CU_MEMORYTYPE_HOST};
 }
 
+std::string describe_device(const Driver& driver, int ordinal) {
+  char name[256] = "?";
+  CUdevice device = 0;
+  if (driver.cuDeviceGet(&device, ordinal) == CUDA_SUCCESS) driver.cuDeviceGetName(name, sizeof name, device);
+  return "'" + std::string(name) + "' (device " + std::to_string(ordinal) + ")";
+}
+
 }  // namespace nodewright

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "runtime/device.h"
 
@@ -17,5 +18,8 @@ struct KnownMemory {
 
 // Nothing where the driver knows no memory there, as of a number that is no address.
 std::optional<KnownMemory> known_memory_at(const Device& device, uint64_t address);
+
+// The device of that ordinal, as describe_device(const Device&) words it.
+std::string describe_device(const Driver& driver, int ordinal);
 
 }  // namespace nodewright

@@ -103,6 +103,25 @@ TEST_F(ConditionalTest, ADefaultIsAssignedAtEachLaunchOnlyWhenAsked) {
   }
 }
 
+TEST_F(ConditionalTest, ACheckedLaunchObeysNoConditionThatNothingHasSet) {
+  CpuDriverOptions options;
+  options.check_accesses = true;
+  begin_with(options);
+  uint32_t* chosen = upload(std::vector<uint32_t>{1});
+  const CUgraphConditionalHandle handle = handle_of(graph_, 7, 0);
+  const CUgraphNode setter = add_decide(graph_, chosen, handle);
+  api().label("branch");
+  add_conditional(graph_, handle, CU_GRAPH_COND_TYPE_IF, 1, {setter});
+  const CUgraphExec exec = instantiate(graph_);
+  launch_and_wait(exec);
+  ASSERT_OK(api().cuGraphNodeSetEnabled(exec, setter, 0));
+  ASSERT_OK(api().cuGraphLaunch(exec, stream_));
+  EXPECT_EQ(CUDA_ERROR_LAUNCH_FAILED, synchronize());
+  expect_reported("node 'branch': its condition is undefined");
+  api().clear_error();
+  ASSERT_OK(api().cuGraphExecDestroy(exec));
+}
+
 // 3 outer rounds of 2 inner rounds each: the outer body fills `left` again and sets the inner condition.
 TEST_F(ConditionalTest, ConditionalsNestInBodies) {
   for (const CpuDriverOptions& options : all_schedules()) {

@@ -141,8 +141,10 @@ TEST_F(GraphLifetimeTest, ALoopMayNotRunBesideAnotherGraphsConditionalNode) {
     GraphBuilder g(device(), name);
     declare_all(g);
     const auto condition = g.condition("c", 0);
-    const auto nothing = [](GraphBuilder&) {};
-    loop ? g.while_loop("node", condition, nothing) : g.if_else("node", condition, nothing);
+    const auto decide = [&](GraphBuilder& body) {
+      body.launch("decide", machine().decide, {.value = x_, .condition = condition, .modulus = 1, .base = 0});
+    };
+    loop ? g.while_loop("node", condition, decide) : g.if_else("node", condition, decide);
     return std::move(g).finish(EdgePolicy::full);
   };
   const Plan loop = plan_of("loop", true), branch = plan_of("branch", false);

@@ -279,7 +279,7 @@ TEST_F(PatchTest, WhatIsRefusedNamesTheNodeAndLeavesTheSetAsItWas) {
     refused([&] { patches.copy(nodes.load, y_, host_end(in_), 8); }, {"'load'", "'to'", "outside x[0,800)"});
     refused([&] { patches.copy(nodes.load, x_, host_end(in_), 804); }, {"'load'", "804 bytes"});
     refused([&] { patches.copy(nodes.load, x_, host_end(in_), 0); }, {"'load'", "0 bytes"});
-    refused([&] { patches.copy(nodes.rows, r_, x_, 16); }, {"'rows'", "it copies rows"});
+    refused([&] { patches.copy(nodes.rows, r_, x_, 16); }, {"'rows'", "it copies rows", "copy_rows"});
     refused([&] { patches.fill(nodes.bytes, 256); }, {"'bytes'", "0x100", "elements of 1 bytes"});
     refused([&] { patches.enable(nodes.end, false); }, {"'end'", "empty", "switch"});
     Node<Blend> mistyped;
@@ -310,7 +310,7 @@ TEST_F(PatchTest, HandlesOfAnotherPlanOfTheSameNameAreRefused) {
   again.patch(others.add, &Accumulate::salt, 1u);
 }
 
-TEST_F(PatchTest, ConditionsHostNodesAndEventsCannotBePatched) {
+TEST_F(PatchTest, ConditionsCannotBePatchedAndHostNodesAndEventsCannotBeSwitchedOff) {
   const Event event(device(), "event");
   GraphBuilder g(device(), "fixed");
   declare_all(g);

@@ -325,7 +325,9 @@ TEST_F(UpdateGraphTest, WhatTheDriverRefusesIsNamedByItsNode) {
   ExplicitGraph exec(plan_of_fills(1));
   EXPECT_EQ(error_of([&] { exec.update(plan_of_fills(1)); }), "");
   const std::string message = error_of([&] { exec.update(plan_of_fills(2)); });
-  expect_words(message, {"update graph", "'vendor'", "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE", "as before"});
+  expect_words(message, {"update graph", "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE", "as before"});
+  // NVIDIA's driver may name a node of the copy that it made, which no plan knows.
+  expect_words(message, {device().driver().is_cpu() ? "node 'vendor'" : "node"});
   exec.launch(stream_);
   EXPECT_EQ(values(y_)[0], 0u);
 }

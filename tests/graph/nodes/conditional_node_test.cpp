@@ -253,6 +253,72 @@ TEST_F(ConditionalNodeTest, ConditionsAreObeyedOnceByANodeOfTheirOwnBuilder) {
   expect_words(error_of([&] { std::move(g).finish(EdgePolicy::full); }), {"'conditions'", "no conditional node obeys"});
 }
 
+// Without a reset the value is undefined when a launch begins, whatever an earlier launch has left.
+TEST_F(ConditionalNodeTest, AConditionThatIsNotResetIsSetBeforeItsNode) {
+  GraphBuilder g(device(), "undefined");
+  declare_all(g);
+  const auto clear = [&](GraphBuilder& body) { body.fill("clear", y_, 0u); };
+  const auto kept = g.condition("kept", 1, false), later = g.condition("later", 1, false);
+  const std::initializer_list<std::string_view> words{"'kept' is not reset at each launch", "undefined at the start",
+                                                      "no earlier node sets it", "a kernel before the node"};
+  expect_error([&] { g.if_else("if", kept, clear); }, words);
+  expect_error([&] { g.switch_case("switch", kept, {clear}); }, words);
+  expect_error(
+      [&] {
+        g.while_loop("while", kept, [&](GraphBuilder& body) {
+          body.launch("count", machine().count, {.rounds = rounds_, .again = kept, .limit = 3});
+        });
+      },
+      words);
+  expect_error(
+      [&] {
+        g.if_else("outer", g.condition("outer", 1),
+                  [&](GraphBuilder& body) { body.if_else("inner", body.condition("within", 1, false), clear); });
+      },
+      {"node 'inner'", "'within' is not reset", "no earlier node sets it"});
+  EXPECT_EQ(g.node_count(), 0u);
+  decide(g, "decide", kept, value_);
+  g.if_else("if", kept, [&](GraphBuilder& body) { decide(body, "next", later, value_); });
+  g.if_else("after", later, clear);  // perhaps set: a checked launch says when it is not
+  EXPECT_EQ(g.node_count(), 3u);
+  for (const uint32_t value : {0u, 1u}) {
+    GraphBuilder set(device(), "set");
+    declare_all(set);
+    const auto own = set.condition("own", 1, false);
+    decide(set, "decide", own, value_);
+    set.if_else("if", own, clear);
+    set_value(value);
+    expect_runs(std::move(set).finish(), kUncapturedRuns);
+  }
+}
+
+TEST_F(ConditionalNodeTest, ALoopWhoseBodySetsNoConditionOfItsOwnIsRefused) {
+  for (const bool reset : {true, false}) {
+    GraphBuilder g(device(), "endless");
+    declare_all(g);
+    const auto again = g.condition("again", 1, reset), other = g.condition("other", 0);
+    decide(g, "decide", again, value_);
+    expect_error(
+        [&] { g.while_loop("while", again, [&](GraphBuilder& body) { accumulate(body, "work", y_, 1); }); },
+        {"node 'while'", "nothing in its body sets its condition 'again'", "never end", "a kernel of the body"});
+    expect_error([&] { g.while_loop("while", again, [&](GraphBuilder& body) { decide(body, "set", other, value_); }); },
+                 {"node 'while'", "nothing in its body sets its condition 'again'"});
+    EXPECT_EQ(g.node_count(), 1u);
+  }
+}
+
+// The branch that would set it does not run.
+TEST_F(ConditionalNodeTest, AnEagerRunObeysNoUndefinedCondition) {
+  GraphBuilder g(device(), "unset");
+  declare_all(g);
+  const auto kept = g.condition("kept", 0, false);
+  g.if_else("first", g.condition("c", 0), [&](GraphBuilder& body) { decide(body, "set", kept, value_); });
+  g.if_else("if", kept, [&](GraphBuilder& body) { body.fill("clear", y_, 0u); });
+  const Plan plan = std::move(g).finish();
+  expect_error([&] { PlanRun(plan, RunMode::eager, stream_).launch(); },
+               {"'if'", "no node has set it in this one", "on every path"});
+}
+
 // A body that reaches for the builder outside would end up with another node's number.
 TEST_F(ConditionalNodeTest, ABodyThatAddsToTheOuterBuilderIsRefused) {
   GraphBuilder g(device(), "leak");

@@ -10,6 +10,8 @@
 #include "graph/run/graph_reserve.h"
 #include "kernels_src/saxpy.h"
 #include "runtime/context_guard.h"
+#include "runtime/event.h"
+#include "tests/graph/nodes/foreign_blend.h"
 #include "tests/support/error_text.h"
 
 namespace nodewright {
@@ -127,6 +129,72 @@ TEST_F(TwoDevicesTest, APlanRunsOnBorrowedHandlesInAnAdoptedContext) {
   exec.launch(stream);
   done_of_framework.synchronize();
   EXPECT_EQ(framework.last_y(), 21.0f);
+}
+
+// A wrong device is named when it is declared or used, not by a fault when the graph runs.
+TEST_F(TwoDevicesTest, WhatBelongsToAnotherDeviceIsRefusedWithBoth) {
+  const std::string first = describe_device(a_->device), second = describe_device(b_->device);
+  ASSERT_NE(first, second);
+  GraphBuilder g(a_->device, "wrong");
+  expect_error([&] { g.declare(b_->x, {.live_in = true}); },
+               {"declare buffer 'x'", "plan 'wrong' of " + first, "is memory of " + second, "Live::peer"});
+  const View<float> far = view_of<float>(b_->x), near = view_of<float>(a_->y);
+  expect_error([&] { g.declare({"part", far.address() + 400, 40, "input"}); }, {"'part'", "is memory of " + second});
+  CUdeviceptr adopted = 0;
+  {
+    const ContextGuard current(b_->device);
+    ASSERT_EQ(driver_->cuMemAlloc(&adopted, 256), CUDA_SUCCESS);
+  }
+  expect_error([&] { g.declare({"adopted", adopted, 256, "input"}); }, {"'adopted'", "is memory of " + second});
+  {
+    const ContextGuard current(b_->device);
+    ASSERT_EQ(driver_->cuMemFree(adopted), CUDA_SUCCESS);
+  }
+  g.fill("near", near, 1.0f);
+  expect_error([&] { g.fill("far", far, 1.0f); }, {"node 'far'", "memory of " + second, "the plan is for " + first});
+  expect_error([&] { g.launch("axpy", b_->kernel, {.x = near, .y = near, .a = 1.0f}); },
+               {"node 'axpy'", "kernel 'saxpy' was loaded on " + second, "the plan is for " + first});
+  const ForeignKernel foreign = load_foreign_blend(b_->device);
+  expect_error([&] { g.launch("foreign", foreign, LaunchShape{}); }, {"node 'foreign'", "was loaded on " + second});
+  const Event event(b_->device, "far event");
+  expect_error([&] { g.record_event("record", event, {reads(near)}); },
+               {"node 'record'", "event 'far event' is of " + second, "the plan is for " + first});
+  const Plan child = b_->plan("child");
+  expect_error([&] { g.child("child", child); }, {"node 'child'", first, second});
+  EXPECT_EQ(g.node_count(), 1u);
+}
+
+TEST_F(TwoDevicesTest, EveryRunRefusesAStreamOfAnotherDevice) {
+  const std::string first = describe_device(a_->device), second = describe_device(b_->device);
+  const Plan plan = a_->plan("a");
+  const auto refused = [&](const std::function<void()>& action) {
+    expect_error(action, {"'a'", "stream 's' is of another device or context", "of " + second, "the plan of " + first});
+  };
+  refused([&] { run_eager(plan, b_->stream); });
+  refused([&] { CapturedGraph captured(plan, b_->stream); });
+  CapturedGraph captured(plan, a_->stream);
+  refused([&] { captured.launch(b_->stream); });
+  ExplicitGraph exec(plan);
+  refused([&] { exec.launch(b_->stream); });
+  refused([&] { exec.upload(b_->stream); });
+  expect_error([&] { exec.patch(a_->axpy, b_->kernel); }, {"'axpy'", "was loaded on " + second});
+  run_eager(plan, a_->stream);
+  EXPECT_EQ(a_->last_y(), 3.0f);
+}
+
+// Peer memory has a word of its own, and copies between devices need no access.
+TEST_F(TwoDevicesTest, PeerMemoryIsDeclaredAsSuchAndAnEventOfAnotherDeviceMayBeWaitedFor) {
+  const Event done(b_->device, "done");
+  done.record(b_->stream);
+  GraphBuilder g(a_->device, "peer");
+  g.declare(a_->x, {.live_in = true});
+  g.declare(b_->y, {.live_out = true, .peer = true});
+  g.wait_event("arrived", done, {});
+  g.copy("over", view_of<float>(b_->y), view_of<float>(a_->x), a_->x.bytes());
+  ExplicitGraph exec(std::move(g).finish());
+  exec.launch(a_->stream);
+  a_->stream.synchronize();
+  EXPECT_EQ(b_->last_y(), 1.0f);
 }
 
 }  // namespace

@@ -16,7 +16,8 @@ class TeamCheckOnCpuDriver : public testing::Test {
     for (size_t index = 0; index < 2; ++index) {
       TeamRank rank(*opened_.memory, index);
       GraphBuilder g(rank.device(), "planted@" + std::to_string(index));
-      for (size_t other = 0; other < 2; ++other) g.declare(opened_.memory->packet_range(other), {.live_in = true});
+      for (size_t other = 0; other < 2; ++other)
+        g.declare(opened_.memory->packet_range(other), {.live_in = true, .peer = other != index});
       for (const NamedRange& word : opened_.memory->word_ranges(index)) g.declare(word, {.live_in = true});
       describe(g, rank);
       plan.ranks[index] = std::move(g).finish(policy);
@@ -189,7 +190,7 @@ TEST_F(TeamCheckOnCpuDriver, MemoryOfAnotherRankIsFound) {
     declare(g, rank);
     add(g, rank, "a", rank.exchange(600));
     add(g, rank, "b", rank.exchange(600), true);
-    if (rank.index() == 1) g.declare(opened_.z[0], {.live_out = true});
+    if (rank.index() == 1) g.declare(opened_.z[0], {.live_out = true, .peer = true});
     g.fill("clear", opened_.z[0].view(), 0.0f);
   });
   expect(plan, TeamRule::apart, 0, "b", "field 'y' (out) and 'clear' of rank 1 (field 'to': out) share z@0[0,2400)");
@@ -205,7 +206,8 @@ TEST_F(TeamCheckOnCpuDriver, AnExchangeInAChildIsFound) {
   const TeamPlan plan = unchecked([&](GraphBuilder& g, TeamRank& rank) {
     declare(g, rank);
     GraphBuilder inner(rank.device(), "inner");
-    for (size_t other = 0; other < 2; ++other) inner.declare(opened_.memory->packet_range(other), {.live_in = true});
+    for (size_t other = 0; other < 2; ++other)
+      inner.declare(opened_.memory->packet_range(other), {.live_in = true, .peer = other != rank.index()});
     for (const NamedRange& word : opened_.memory->word_ranges(rank.index())) inner.declare(word, {.live_in = true});
     declare(inner, rank);
     add(inner, rank, "a", rank.exchange(600));
