@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "graph/edges/edge_orders.h"
+#include "graph/edges/graph_work.h"
 #include "graph/edges/touches.h"
 
 namespace nodewright {
@@ -99,6 +100,7 @@ void sweep_alike(std::span<const Touch* const> touches, const Function& f) {
 template <class Function>
 void for_each_needed(std::span<const Touch> touches, const Function& f) {
   const auto in_order = [&](const Touch& a, const Touch& b) {
+    ++graph_work;
     if (a.node->id < b.node->id) f(a, b);
     if (b.node->id < a.node->id) f(b, a);  // of one node: refused when the node is added, no edge can help
   };

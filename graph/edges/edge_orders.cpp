@@ -4,6 +4,7 @@
 #include <span>
 
 #include "graph/edges/edge_derivation.h"
+#include "graph/edges/graph_work.h"
 #include "graph/edges/reachability.h"
 
 namespace nodewright {
@@ -63,6 +64,7 @@ class InEdges {
       const uint32_t node = open_.back();
       open_.pop_back();
       for (const Edge* edge : of(node)) {
+        ++graph_work;
         if (edge->from == from) return true;
         if (edge->from < from || seen_[edge->from] == walk_) continue;
         seen_[edge->from] = walk_;

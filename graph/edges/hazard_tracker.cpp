@@ -4,6 +4,8 @@
 #include <iterator>
 #include <tuple>
 
+#include "graph/edges/graph_work.h"
+
 namespace nodewright {
 namespace {
 
@@ -98,6 +100,7 @@ void HazardTracker::find_orders(uint32_t index, const RangeUse& use, std::vector
   if (segments == nullptr) return;
   for (auto it = first_ending_after(*segments, use.range.address); it != segments->end() && it->first < use.range.end();
        ++it) {
+    ++graph_work;
     const Segment& segment = it->second;
     const uint64_t begin = std::max(use.range.address, it->first);
     const uint64_t bytes = std::min(use.range.end(), segment.end) - begin;
@@ -106,7 +109,7 @@ void HazardTracker::find_orders(uint32_t index, const RangeUse& use, std::vector
       orders.push_back({segment.writer, hazard, index, begin, bytes});
     }
     if (!writes(use.access)) continue;
-    for (uint32_t reader = segment.readers; reader != kNobody; reader = readers_[reader].earlier)
+    for (uint32_t reader = segment.readers; reader != kNobody; reader = readers_[reader].earlier, ++graph_work)
       orders.push_back({readers_[reader].node, Hazard::war, index, begin, bytes});
   }
 }

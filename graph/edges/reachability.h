@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "graph/edges/graph_work.h"
+
 namespace nodewright {
 
 // A row of bits for each of the last nodes, one bit for each of those.
@@ -36,6 +38,7 @@ class WindowRows {
     const uint64_t* const other = &others.bits_[others.begin(from)];
     const size_t last = from / 64, first = to / 64 < words_ ? 0 : to / 64 - (words_ - 1);
     const size_t at = first % words_, together = std::min(last - first + 1, words_ - at);
+    graph_work += last - first + 1;
     for (size_t w = at; w < at + together; ++w) row[w] |= other[w];
     for (size_t w = 0; w < last - first + 1 - together; ++w) row[w] |= other[w];
   }
