@@ -399,7 +399,7 @@ class GraphBuilder {
   const Buffer* buffer_named(std::string_view name) const;
   // A buffer that shares bytes with the range.
   const Buffer* overlapping(uint64_t address, uint64_t bytes) const;
-  // Of the plan or of one around it: the buffer that holds all bytes of the range.
+  // The buffer that holds all bytes of the range, of this plan or of one around it.
   const Buffer* known_buffer(uint64_t address, uint64_t bytes) const;
   // The last buffer that starts at or below `address`; kNone when there is none.
   uint32_t buffer_below(uint64_t address) const;

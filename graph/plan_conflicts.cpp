@@ -1,3 +1,4 @@
+// Whether graphs of two plans may run at the same time: conflicts() and check_may_run_at_once() of hazard_check.h.
 #include <fmt/format.h>
 
 #include <algorithm>

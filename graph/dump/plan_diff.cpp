@@ -139,7 +139,7 @@ Item item_of_edge(const Json& plan, const Json& edge) {
   return item;
 }
 
-// How the entries of a list are told apart. same: whether two of one name certainly have the same properties.
+// How the entries of a list are distinguished. same: whether two of one name certainly have the same properties.
 struct BufferItems {
   static std::string name(const Json&, const Json& buffer) { return buffer["name"]; }
   static Item item(const Json&, const Json& buffer) { return item_of_buffer(buffer); }

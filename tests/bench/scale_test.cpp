@@ -8,6 +8,7 @@
 
 #include "bench/graph/scaled_plan.h"
 #include "graph/edges/graph_work.h"
+#include "runtime/device_selection.h"
 #include "tests/support/test_device.h"
 
 namespace nodewright {
