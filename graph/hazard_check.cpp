@@ -141,7 +141,7 @@ MissingOrder missing_order(const Touch& a, const Touch& b) {
 std::vector<MissingOrder> missing_orders(const Plan& plan, uint64_t loop_around) {
   std::vector<Touch> touches;
   collect_touches(plan, loop_around, touches);
-  sort_touches(touches);
+  sort_touches(plan, touches);
   std::vector<OrderQuestion> questions;
   bool any_frozen = false;
   for_each_needed(touches, [&](const Touch& a, const Touch& b) {

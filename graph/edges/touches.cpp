@@ -1,6 +1,9 @@
 #include "graph/edges/touches.h"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
 
 namespace nodewright {
 namespace {
@@ -73,6 +76,35 @@ void collect_touches(const Plan& plan, uint64_t loop_around, std::vector<Touch>&
 }
 
 void sort_touches(std::vector<Touch>& touches) { std::ranges::stable_sort(touches, {}, &Touch::begin); }
+
+// Most touches begin where their buffer does, or rise within it: those of a buffer are counted into place, and sorted
+// where they have to be.
+void sort_touches(const Plan& plan, std::vector<Touch>& touches) {
+  const auto by_begin = [](const Touch& a, const Touch& b) { return a.begin < b.begin; };
+  const Buffer* const first = plan.buffers.data();
+  std::vector<uint32_t> order(plan.buffers.size());
+  std::iota(order.begin(), order.end(), 0);
+  std::ranges::sort(order, {}, [&](uint32_t id) { return first[id].range.address; });
+  std::vector<size_t> next(plan.buffers.size() + 1);  // by buffer: how many touches, then where its next one goes
+  for (const Touch& touch : touches) {
+    const std::less<> below;
+    if (below(touch.buffer, first) || !below(touch.buffer, first + plan.buffers.size())) {  // of a plan inside
+      sort_touches(touches);
+      return;
+    }
+    ++next[static_cast<size_t>(touch.buffer - first)];
+  }
+  size_t at = 0;
+  for (const uint32_t id : order) at += std::exchange(next[id], at);
+  std::vector<Touch> sorted(touches.size());
+  for (const Touch& touch : touches) sorted[next[static_cast<size_t>(touch.buffer - first)]++] = touch;
+  touches.swap(sorted);
+  for (auto begin = touches.begin(); begin != touches.end();) {
+    const auto end = std::find_if(begin, touches.end(), [&](const Touch& t) { return t.buffer != begin->buffer; });
+    if (!std::is_sorted(begin, end, by_begin)) std::stable_sort(begin, end, by_begin);
+    begin = end;
+  }
+}
 
 size_t end_of_overlap(std::span<const Touch> sorted, size_t first) {
   size_t last = first + 1;

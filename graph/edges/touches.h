@@ -29,6 +29,8 @@ void collect_touches(const Plan& plan, uint64_t loop_around, std::vector<Touch>&
 
 // By first address, then as they were.
 void sort_touches(std::vector<Touch>& touches);
+// The same, quicker, of touches of `plan`, of which no two buffers overlap.
+void sort_touches(const Plan& plan, std::vector<Touch>& touches);
 
 // The end of the touches from `first` on that overlap one another, directly or through others.
 size_t end_of_overlap(std::span<const Touch> sorted, size_t first);

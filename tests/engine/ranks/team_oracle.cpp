@@ -427,9 +427,8 @@ OneDeviceTeam::OneDeviceTeam(LoadedTeam& loaded, int64_t rows, Numerics numerics
     TeamRank of(memory_, rank);
     GraphBuilder g(device, "part" + std::to_string(rank));
     for (size_t other = 0; other < loaded.ranks(); ++other)
-      g.declare(memory_.packet_range(other),
-                {.live_in = other == rank, .live_out = other != rank, .peer = other != rank});
-    for (const NamedRange& word : memory_.word_ranges(rank)) g.declare(word, {.live_in = true});
+      g.declare(memory_.packet_range(other), {.live_in = other == rank, .live_out = other != rank, .peer = true});
+    for (const NamedRange& word : memory_.word_ranges(rank)) g.declare(word, {.live_in = true, .peer = true});
     parts_.describe(g, of);
     plans.push_back(std::move(g).finish());
   }

@@ -199,14 +199,15 @@ TEST_F(KernelChangeTest, WhatTheDriverRefusesChangesNothingAndIsReportedWithItsR
   for (const Inside inside : {Inside::nothing, Inside::child, Inside::body}) {
     Nodes nodes;
     ExplicitGraph exec(plan_of(inside, nodes));
+    const Kernel<Accumulate> seven = scaled(7);  // is loaded before a call fails
     interposer().fail_call(0, CUDA_ERROR_INVALID_VALUE);
-    std::string message = error_of([&] { exec.patch(nodes.add, scaled(7)); });
+    std::string message = error_of([&] { exec.patch(nodes.add, seven); });
     interposer().fail_none();
     expect_words(message, {"'add'", "kernel 'scaled' in the place of 'accumulate'", "dynamic parallelism"});
     expect_launch(exec, "refused");
     PatchSet patches(exec);
     patches.kernel(nodes.foreign, other_, blend_shape(n));
-    patches.kernel(nodes.add, scaled(7));
+    patches.kernel(nodes.add, seven);
     interposer().fail_call(1, CUDA_ERROR_INVALID_VALUE);
     message = error_of([&] { patches.apply(); });
     interposer().fail_none();
