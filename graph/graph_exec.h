@@ -47,6 +47,7 @@ struct BuiltPlan {
     std::shared_ptr<HostCall> host;        // of a host node
     CUevent event = nullptr;               // of an event node
     bool enabled = true;                   // false: the node does nothing
+    bool was_off = false;                  // enabled was false at a time
   };
 
   std::shared_ptr<const Plan> plan;
@@ -192,6 +193,7 @@ class ExplicitGraph {
   // The node's arguments with the driver's handles of conditions and the addresses of memory.
   std::vector<std::byte> placed_arguments(const PlanNode& node) const;
   void find_all_changes(size_t& index, const Plan& after, std::vector<NodeChange>& changes) const;
+  void refuse_second_update_of_switched_nodes() const;
   void switch_on(std::span<const std::pair<BuiltPlan*, uint32_t>> nodes);
   void set_attributes(const PlanNode& node, CUgraphNode added) const;
   std::string name_of(CUgraphNode node) const;

@@ -344,6 +344,7 @@ BuiltPlan::NodeState PatchSet::state_after(const Change& change) const {
   state.fill.value = change.fill.value_or(state.fill.value);
   for (const auto& [operation, value] : change.values) state.values[operation].value = value;
   state.enabled = change.enabled.value_or(state.enabled);
+  state.was_off |= !state.enabled;
   return state;
 }
 

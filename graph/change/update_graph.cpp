@@ -43,9 +43,26 @@ void ExplicitGraph::find_all_changes(size_t& index, const Plan& after, std::vect
     for (const auto& body : node.bodies) find_all_changes(index, *body, changes);
 }
 
+// After a second update with a node that had been off since the first one, a launch left that node out, whatever
+// cuGraphNodeSetEnabled had answered before it or after it (driver 580.159.04, H100).
+void ExplicitGraph::refuse_second_update_of_switched_nodes() const {
+  if (updates_ == 0) return;
+  for (const auto& built : built_)
+    for (size_t id = 0; id < built->states.size(); ++id)
+      if (built->states[id] != nullptr && built->states[id]->was_off && built->plan->nodes[id].kind != NodeKind::memset)
+        throw Error(
+            {.doing = "update graph",
+             .object = plan_->name,
+             .detail = fmt::format("node '{}' was switched off since the graph was last updated, and the driver "
+                                   "may leave it off after another update",
+                                   built->plan->nodes[id].name),
+             .advice = "build a graph of the plan, or replace() this one by it"});
+}
+
 // The nodes that patches name are those of the graph that was instantiated, which is kept for them.
 std::vector<NodeChange> ExplicitGraph::update(Plan plan) {
   check_plan(plan);
+  refuse_second_update_of_switched_nodes();
   const auto next = std::make_shared<const Plan>(std::move(plan));
   std::vector<NodeChange> changes;
   size_t first = 0;

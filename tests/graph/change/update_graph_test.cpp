@@ -213,6 +213,14 @@ TEST_F(UpdateGraphTest, NodesThatWereOffAreOn) {
   patches.apply();
   exec.update(plan);
   expect_launch(exec, plan, v, "all on");
+  exec.update(plan);
+  PatchSet again(exec);
+  again.enable(nodes.add, false);
+  again.apply();
+  again.enable(nodes.add, true);
+  again.apply();
+  expect_words(error_of([&] { exec.update(plan); }), {"'add'", "was switched off since the graph was last updated"});
+  expect_launch(exec, plan, v, "as it was");
 }
 
 TEST_F(UpdateGraphTest, AnUpdateThatFailsAtAnyCallChangesNothingAndLeavesNothing) {
