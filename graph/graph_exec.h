@@ -193,8 +193,7 @@ class ExplicitGraph {
   // The node's arguments with the driver's handles of conditions and the addresses of memory.
   std::vector<std::byte> placed_arguments(const PlanNode& node) const;
   void find_all_changes(size_t& index, const Plan& after, std::vector<NodeChange>& changes) const;
-  void refuse_second_update_of_switched_nodes() const;
-  void switch_on(std::span<const std::pair<BuiltPlan*, uint32_t>> nodes);
+  void refuse_update_of_switched_nodes() const;
   void set_attributes(const PlanNode& node, CUgraphNode added) const;
   std::string name_of(CUgraphNode node) const;
 

@@ -43,26 +43,24 @@ void ExplicitGraph::find_all_changes(size_t& index, const Plan& after, std::vect
     for (const auto& body : node.bodies) find_all_changes(index, *body, changes);
 }
 
-// After a second update with a node that had been off since the first one, a launch left that node out, whatever
-// cuGraphNodeSetEnabled had answered before it or after it (driver 580.159.04, H100).
-void ExplicitGraph::refuse_second_update_of_switched_nodes() const {
-  if (updates_ == 0) return;
+// A launch after an update left such a node out, whatever cuGraphNodeSetEnabled had answered before it or after it: 3
+// of 8000 random plans (driver 580.159.04, H100).
+void ExplicitGraph::refuse_update_of_switched_nodes() const {
   for (const auto& built : built_)
     for (size_t id = 0; id < built->states.size(); ++id)
       if (built->states[id] != nullptr && built->states[id]->was_off && built->plan->nodes[id].kind != NodeKind::memset)
-        throw Error(
-            {.doing = "update graph",
-             .object = plan_->name,
-             .detail = fmt::format("node '{}' was switched off since the graph was last updated, and the driver "
-                                   "may leave it off after another update",
-                                   built->plan->nodes[id].name),
-             .advice = "build a graph of the plan, or replace() this one by it"});
+        throw Error({.doing = "update graph",
+                     .object = plan_->name,
+                     .detail = fmt::format("node '{}' was switched off since the graph was built or last updated, and "
+                                           "the driver may leave it off after an update",
+                                           built->plan->nodes[id].name),
+                     .advice = "build a graph of the plan, or replace() this one by it"});
 }
 
 // The nodes that patches name are those of the graph that was instantiated, which is kept for them.
 std::vector<NodeChange> ExplicitGraph::update(Plan plan) {
   check_plan(plan);
-  refuse_second_update_of_switched_nodes();
+  refuse_update_of_switched_nodes();
   const auto next = std::make_shared<const Plan>(std::move(plan));
   std::vector<NodeChange> changes;
   size_t first = 0;
@@ -118,34 +116,16 @@ std::vector<NodeChange> ExplicitGraph::update(Plan plan) {
   graph_ = std::move(graph);
   ++updates_;
   buffers_ = BufferWatch();
-  std::vector<std::pair<BuiltPlan*, uint32_t>> off;
   for (size_t i = 0; i < built_.size(); ++i) {
     BuiltPlan &now = *built_[i], &later = *aside[i];
-    for (uint32_t id = 0; id < now.states.size(); ++id)
-      if (now.states[id] != nullptr && !now.states[id]->enabled && now.plan->nodes[id].kind != NodeKind::memset)
-        off.emplace_back(&now, id);
     later.first_id = now.first_id != 0 ? now.first_id : now.id;
     later.exec_nodes = now.exec_nodes.empty() ? std::move(now.nodes) : std::move(now.exec_nodes);
     now = std::move(later);
   }
   stats_.update_add_ms = add_ms;
   stats_.update_ms = update_ms;
-  switch_on(off);
   host_calls_.forget_before(before_calls);
   return changes;
-}
-
-// Nodes that patches have switched off: the plan says nothing of that.
-void ExplicitGraph::switch_on(std::span<const std::pair<BuiltPlan*, uint32_t>> nodes) {
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    const auto& [built, id] = nodes[i];
-    const CUresult result = driver_->cuGraphNodeSetEnabled(exec_.get(), built->handle(id), 1);
-    if (result == CUDA_SUCCESS) continue;
-    for (size_t later = i; later < nodes.size(); ++later)
-      state_of(*nodes[later].first, nodes[later].first->plan->nodes[nodes[later].second], *this).enabled = false;
-    driver_->check(result, "cuGraphNodeSetEnabled", "update graph", built->plan->nodes[id].name,
-                   "the graph is that of the plan, and the node stays switched off");
-  }
 }
 
 }  // namespace nodewright

@@ -178,9 +178,10 @@ class PatchFuzzTest : public PlanFuzzTest {
     try {
       exec.update(plan);
     } catch (const Error& error) {
-      if (std::string_view(error.what()).find("was switched off since the graph was last updated") == std::string::npos)
+      if (std::string_view(error.what()).find("was switched off since the graph was built or last updated") ==
+          std::string::npos)
         throw;
-      story_ += "no, it was updated before\n";
+      story_ += "no, a node was off\n";
       return "";
     }
     reference.off.clear();
@@ -251,7 +252,7 @@ TEST_F(PatchFuzzTest, RandomSetsOfPatchesDoAllThatTheySayOrNothing) {
                            << "NODEWRIGHT_FUZZ_SEED=" << first_seed() << " NODEWRIGHT_FUZZ_PLANS=" << 2 * i + 2 << "\n"
                            << story_ << to_text(plan);
   }
-  EXPECT_GE(updates_, plans() / 20) << "the generator has lost its updates";
+  EXPECT_GE(updates_, plans() / 50) << "the generator has lost its updates";
 }
 
 }  // namespace
