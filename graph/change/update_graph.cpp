@@ -43,8 +43,8 @@ void ExplicitGraph::find_all_changes(size_t& index, const Plan& after, std::vect
     for (const auto& body : node.bodies) find_all_changes(index, *body, changes);
 }
 
-// A launch after an update left such a node out, whatever cuGraphNodeSetEnabled had answered before it or after it: 3
-// of 8000 random plans (driver 580.159.04, H100).
+// A launch after an update left such a node out in three of some thousand random plans, whatever cuGraphNodeSetEnabled
+// had answered before it or after it (H100, driver 580.159.04; bench/results/2026-11-28-h100-graph-scale.txt).
 void ExplicitGraph::refuse_update_of_switched_nodes() const {
   for (const auto& built : built_)
     for (size_t id = 0; id < built->states.size(); ++id)
