@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Fails where a decode step is slower than it was: two programs, run in turns on one machine, on the shapes of released
-models with weights that are drawn. Standard library only. `make gpu-gate OUT=DIR` builds the program of the newest tag.
+models with weights that are drawn. Standard library only. `make gpu-gate OUT=DIR` builds the program of the newest tag;
+bench/results/2026-11-27-h100-gate.txt is a run.
 
     bench/gpu_gate.py --before OLD/nodewright --now build/nodewright --out DIR
 
