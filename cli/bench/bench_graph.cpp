@@ -235,7 +235,9 @@ void add_bench_graph(CLI::App& bench, Action& chosen) {
       ->capture_default_str();
   graph->add_flag("--scale", command->scale,
                   "time and memory of plans as they grow to --lengths nodes, in ten shapes, and nothing else");
-  graph->add_option("--scale-shapes", command->scale_shapes, "of --scale, some of its ten")
+  graph
+      ->add_option("--scale-shapes", command->scale_shapes,
+                   fmt::format("of --scale: {}", fmt::join(scaled_shapes(), ", ")))
       ->check(CLI::IsMember(scaled_shapes()).description(""));  // too long a word for a line
   graph->add_flag("--buckets", command->buckets, "build the model's decode graphs of all buckets, for two slots");
   graph->add_flag("--reserve", command->reserve, "before the buckets, one graph of as many nodes as they have in all");

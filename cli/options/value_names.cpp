@@ -52,6 +52,7 @@ const std::map<std::string, const char*> kValueNames = {{"--model", "DIR"},
                                                         {"--prompt-tokens", "LENGTHS"},
                                                         {"--output-tokens", "LENGTHS"},
                                                         {"--commit", "COMMIT"},
+                                                        {"--scale-shapes", "SHAPE"},
                                                         {"LOG", "FILE"}};
 
 // Where a command means something else by the name.
