@@ -356,6 +356,29 @@ void update_a_graph(Device& device) {
   expect(on, x, 7.0f, "update a graph");
 }
 
+void edit_a_plan(Device& device) {
+  const Machine on(device);
+  const auto& [stream, saxpy, x, y] = std::tie(on.stream, on.saxpy, on.x, on.y);
+  const auto& [x_buffer, y_buffer] = std::tie(on.x_buffer, on.y_buffer);
+  // Recipe: Edit a plan
+  GraphBuilder g(device, "edit_a_plan");
+  g.declare(x_buffer, {.live_in = true});
+  g.declare(y_buffer, {.live_in = true, .live_out = true});
+  g.launch("first", saxpy, {.x = x, .y = y, .a = 1.0f});
+  const auto last = g.launch("last", saxpy, {.x = x, .y = y, .a = 2.0f});
+
+  PlanEdit edit(std::move(g).finish());
+  edit.insert_before("last", [&](GraphBuilder& builder) { builder.fill("reset", y, 10.0f); });
+  edit.remove("first");
+  const Plan edited = edit.finish();   // reset, then last: edges are inferred anew
+  std::puts(to_text(edited).c_str());  // edited inserted reset before last; removed first
+  ExplicitGraph graph(edited);
+  graph.patch(edit.handle(last), &Saxpy::a, 5.0f);  // a handle of the plan before
+  // End.
+  graph.launch(stream);
+  expect(on, y, 15.0f, "edit a plan");
+}
+
 Plan two_fills_and_saxpy(const Machine& on) {
   GraphBuilder g(on.device, "three_nodes");
   g.declare(on.x_buffer);
@@ -475,6 +498,7 @@ int main(int argc, char** argv) try {
   change_a_kernel(device);
   change_a_function(device);
   update_a_graph(device);
+  edit_a_plan(device);
   time_nodes(device);
   two_devices(*opened.driver);
   sum_over_devices(*opened.driver);

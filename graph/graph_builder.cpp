@@ -324,6 +324,26 @@ NodeId GraphBuilder::add(PlanNode&& node, std::span<const AddressedUse> uses, co
   return {id, plan_.id};
 }
 
+NodeId GraphBuilder::add_again(const Plan& from, const PlanNode& node, std::span<const NodeId> after) {
+  PlanNode again = new_node(node.name, node.kind);
+  const uint32_t id = again.id;
+  again = node;
+  again.id = id;
+  again.uses.clear();
+  std::vector<AddressedUse> uses;
+  uses.reserve(node.uses.size());
+  for (const Use& use : node.uses)
+    uses.push_back({use.field, from.buffers[use.buffer].range.address + use.offset, use.bytes, use.access, 1,
+                    use.settled, use.peer});
+  const NodeId added = add(std::move(again), uses, node.traffic, after);
+  if (node.kind == NodeKind::allocate || node.kind == NodeKind::free) {
+    BufferState& memory = buffer_states_[plan_.nodes[id].uses[0].buffer];
+    if (node.kind == NodeKind::free) memory.freed_by = id;
+    memory.unallocated = false;
+  }
+  return added;
+}
+
 // Records the node's uses, and what it must follow because of them and of `after`.
 void GraphBuilder::find_earlier(const PlanNode& node, std::span<const NodeId> after) {
   ranges_.clear();
@@ -342,7 +362,10 @@ void GraphBuilder::find_earlier(const PlanNode& node, std::span<const NodeId> af
   order_with_loops(node);
   declared_.clear();
   for (const NodeId& earlier : after) declared_.push_back(earlier.index);
+  declared_.insert(declared_.end(), also_after_.begin(), also_after_.end());
   std::sort(declared_.begin(), declared_.end());
+  declared_.erase(std::unique(declared_.begin(), declared_.end()), declared_.end());
+  for (const uint32_t earlier : declared_) plan_.after.push_back({node.id, earlier});
 
   // Both lists are by earlier node.
   auto declared = declared_.begin();
@@ -352,8 +375,10 @@ void GraphBuilder::find_earlier(const PlanNode& node, std::span<const NodeId> af
                                    required == required_.end() ? kNone : required->before);
     const auto first_reason = static_cast<uint32_t>(orders_.reasons.size());
     orders_.list.push_back({node.id, from, first_reason});
-    if (declared != declared_.end() && *declared == from) orders_.reasons.push_back({.hazard = Hazard::declared});
-    while (declared != declared_.end() && *declared == from) ++declared;
+    if (declared != declared_.end() && *declared == from) {
+      orders_.reasons.push_back({.hazard = Hazard::declared});
+      ++declared;
+    }
     for (; required != required_.end() && required->before == from; ++required) {
       const uint32_t buffer =
           required->use == kNone ? buffer_below(required->address) : node.uses[required->use].buffer;
@@ -611,6 +636,16 @@ const Buffer* GraphBuilder::overlapping(uint64_t address, uint64_t bytes) const 
   if (below == kNone) return nullptr;
   const Buffer& buffer = plan_.buffers[below];
   return buffer.range.address + buffer.range.bytes > address ? &buffer : nullptr;
+}
+
+NodeId GraphBuilder::node(std::string_view name) const {
+  const uint32_t found = node_named(name);
+  if (found == kNone)
+    throw Error({.doing = "look up node",
+                 .object = std::string(name),
+                 .detail = fmt::format("plan '{}' has no node of that name yet", plan_.name),
+                 .advice = "pass the name with all its scopes, as dumps show it, once the node is added"});
+  return {found, plan_.id};
 }
 
 uint32_t GraphBuilder::node_named(std::string_view name) const {

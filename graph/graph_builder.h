@@ -304,8 +304,9 @@ class GraphBuilder {
   NodeId switch_case(std::string_view name, ConditionHandle condition, const std::vector<Body>& bodies);
 
   size_t node_count() const { return plan_.nodes.size(); }  // nodes added so far
-  const std::string& name() const { return plan_.name; }    // of the plan
-  Device& device() const { return *plan_.device; }          // of the plan
+  NodeId node(std::string_view name) const;  // of that name, with all its scopes; Error where there is none
+  const std::string& name() const { return plan_.name; }  // of the plan
+  Device& device() const { return *plan_.device; }        // of the plan
 
   // The plan, with its edges, checked against missing_orders; bodies get the same policy. Ends the builder. Where a
   // loop lies in a conditional node, or such a node in a loop, all edges are serial, whatever the policy: there the
@@ -313,6 +314,8 @@ class GraphBuilder {
   Plan finish(EdgePolicy policy = EdgePolicy::programmatic) &&;
 
  private:
+  friend class PlanReplay;  // graph/edit/plan_replay.h
+
   // A use before it is known which buffer it lies in.
   struct AddressedUse {
     std::string_view field;
@@ -337,6 +340,7 @@ class GraphBuilder {
   struct BufferState {
     bool written = false;       // by a node
     bool frozen = false;        // a part, by a node
+    bool unallocated = false;   // memory of a node that an edit has yet to add again
     uint32_t freed_by = kNone;  // the node
   };
   template <KernelArgs A>
@@ -374,6 +378,11 @@ class GraphBuilder {
   // Adds `node`, whose uses are `uses` and, for nested plans, what is in node.uses already.
   NodeId add(PlanNode&& node, std::span<const AddressedUse> uses, const std::optional<Traffic>& traffic,
              std::span<const NodeId> after);
+  // Adds a node of another plan as it is there, without what is special to nodes with bodies.
+  NodeId add_again(const Plan& from, const PlanNode& node, std::span<const NodeId> after);
+  // Declares memory that a node of another plan allocates, so that new allocations lie elsewhere.
+  void declare_unallocated(const Buffer& buffer);
+  size_t condition_index(uint64_t address) const;  // in plan_.conditions; their number where there is none
   AddressedUse declared_use(const PlanNode& node, const DeclaredUse& use, size_t place) const;
   AddressedUse memory_use(const PlanNode& node, const FieldInfo& field, std::span<const std::byte> arguments) const;
   // The use of `count` elements at `address`.
@@ -425,6 +434,7 @@ class GraphBuilder {
   std::vector<uint32_t> obeyed_by_;  // by index in plan_.conditions: the conditional node, or kNone
   Orders orders_;
   std::vector<PendingBodies> pending_bodies_;
+  std::vector<uint32_t> also_after_;     // what every node that is added follows: set by an edit
   std::vector<AddressedUse> addressed_;  // scratch of add_kernel()
   std::vector<RequiredOrder> required_;  // scratch of find_earlier()
   std::vector<RangeUse> ranges_;         // scratch of find_earlier()

@@ -194,6 +194,10 @@ void check_edges(const Plan& plan) {
                                     from.name, to.name));
     before = &edge;
   }
+  for (const DeclaredOrder& order : plan.after)
+    if (order.earlier >= order.node || order.node >= plan.nodes.size())
+      refuse_plan(plan, fmt::format("node {} is to follow node {}, and there are {} nodes", order.node, order.earlier,
+                                    plan.nodes.size()));
 }
 
 // Patches find a node by its plan's name.

@@ -285,6 +285,11 @@ struct Edge {
   std::pmr::vector<Reason> reasons;  // at least one
 };
 
+// `node` follows `earlier` because its maker said so, also where other edges imply it.
+struct DeclaredOrder {
+  uint32_t node = 0, earlier = 0;  // node ids
+};
+
 // Memory for the small parts of a plan's nodes and edges, freed all at once. A copy of a plan uses the heap.
 class PlanMemory {
  public:
@@ -324,6 +329,7 @@ struct Plan {
   std::vector<ConditionInfo> conditions;  // of this plan's own conditional nodes
   std::vector<PlanNode> nodes;            // in an order in which they may run
   std::vector<Edge> edges;                // by `to`, then by `from`
+  std::vector<DeclaredOrder> after;       // by `node`, then by `earlier`: what an edit of the plan keeps
 };
 
 // "residual[0,8192)"

@@ -289,17 +289,24 @@ ChildNode GraphBuilder::child(std::string_view name, Plan plan, ChildOwnership o
 ConditionHandle GraphBuilder::condition(std::string_view name, uint32_t default_value, bool reset_each_launch) {
   const uint64_t first = conditions_address(plan_.name),
                  most = (loops_address(plan_.name) - first) / (2 * kConditionBytes);
-  if (plan_.conditions.size() >= most)
+  const uint64_t address = plan_.conditions.empty() ? first : plan_.conditions.back().address + 2 * kConditionBytes;
+  if (address >= first + most * 2 * kConditionBytes)
     throw Error({.doing = "make condition",
                  .object = std::string(name),
                  .detail = fmt::format("plan '{}' has {} conditions, and no plan has more", plan_.name, most),
                  .advice = "put some of the conditional nodes into a plan of their own"});
-  const uint64_t address = first + plan_.conditions.size() * 2 * kConditionBytes;
   declare({std::string(name), address, kConditionBytes, "condition"}, {.live_in = true});
   declare({"loops of " + plan_.name, loops_address(plan_.name), kConditionBytes, "order"}, {.live_in = true});
   plan_.conditions.push_back({address, default_value, reset_each_launch});
   obeyed_by_.push_back(kNone);
   return {address};
+}
+
+// An edit that removes a conditional node leaves a gap between the addresses.
+size_t GraphBuilder::condition_index(uint64_t address) const {
+  const auto found = std::ranges::lower_bound(plan_.conditions, address, {}, &ConditionInfo::address);
+  const bool is_own = found != plan_.conditions.end() && found->address == address;
+  return is_own ? static_cast<size_t>(found - plan_.conditions.begin()) : plan_.conditions.size();
 }
 
 NodeId GraphBuilder::if_else(std::string_view name, ConditionHandle condition, const Body& then,
@@ -319,8 +326,8 @@ NodeId GraphBuilder::switch_case(std::string_view name, ConditionHandle conditio
 NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind, ConditionHandle condition,
                                      std::span<const Body> bodies) {
   PlanNode node = new_node(name, NodeKind::conditional);
-  const uint64_t own = (condition.address - conditions_address(plan_.name)) / (2 * kConditionBytes);
-  if (own >= plan_.conditions.size() || plan_.conditions[own].address != condition.address)
+  const size_t own = condition_index(condition.address);
+  if (own == plan_.conditions.size())
     refuse(node, fmt::format("its condition is not one of the {} of plan '{}'", plan_.conditions.size(), plan_.name),
            "make the condition with the builder that adds the node");
   if (obeyed_by_[own] != kNone)

@@ -40,6 +40,14 @@ Allocation GraphBuilder::allocate(std::string_view name, uint64_t bytes, const s
   return allocation;
 }
 
+void GraphBuilder::declare_unallocated(const Buffer& buffer) {
+  const NamedRange& range = buffer.range;
+  declare(range, {buffer.live_in, buffer.live_out, buffer.peer});
+  buffer_states_.back().unallocated = true;
+  const uint64_t offset = range.address - plan_base(plan_.name);
+  allocated_bytes_ = std::max(allocated_bytes_, offset + (range.bytes / kGap + 2) * kGap);
+}
+
 NodeId GraphBuilder::free(const Allocation& allocation, const std::vector<NodeId>& after) {
   PlanNode node = new_node(allocation.name.substr(std::min(allocation.scope_chars, allocation.name.size())) + ".free",
                            NodeKind::free);
@@ -60,6 +68,11 @@ void GraphBuilder::check_allocated(const PlanNode& node) const {
   for (const Use& use : node.uses) {
     const Buffer& buffer = plan_.buffers[use.buffer];
     if (!is_allocated(buffer.range.address)) continue;
+    if (buffer_states_[use.buffer].unallocated && node.kind != NodeKind::allocate)
+      refuse(node,
+             fmt::format("field '{}' uses {}, before its node allocates it", use.field,
+                         describe_range(plan_, use.buffer, use.offset, use.bytes)),
+             "insert the node after the one that allocates");
     if (const uint32_t free = buffer_states_[use.buffer].freed_by; free != kNone)
       refuse(node,
              fmt::format("field '{}' uses {}, which node '{}' has freed", use.field,

@@ -12,6 +12,7 @@
 
 #include "graph/dump/graph_dump.h"
 #include "graph/dump/plan_diff.h"
+#include "graph/edit/plan_edit.h"
 #include "graph/exec_budget.h"
 #include "graph/graph_builder.h"
 #include "graph/graph_exec.h"
