@@ -57,11 +57,23 @@ std::string_view to_string(NodeKind kind) {
       return "semaphore signal";
     case NodeKind::semaphore_wait:
       return "semaphore wait";
+    case NodeKind::other:
+      return "other";
   }
   return "?";
 }
 
-std::string_view to_string(EdgeType type) { return type == EdgeType::full ? "full" : "programmatic"; }
+std::string_view to_string(EdgeType type) {
+  switch (type) {
+    case EdgeType::full:
+      return "full";
+    case EdgeType::programmatic:
+      return "programmatic";
+    case EdgeType::other:
+      return "other";
+  }
+  return "?";
+}
 
 std::string_view to_string(Hazard hazard) {
   switch (hazard) {
@@ -203,6 +215,11 @@ void check_edges(const Plan& plan) {
 // Patches find a node by its plan's name.
 void check_plan_inside(const Plan& plan, const Plan& outermost, std::unordered_set<std::string_view>& plan_names) {
   if (plan.device == nullptr) refuse_plan(plan, "it has no device");
+  if (plan.read != nullptr)
+    throw Error({.doing = "use plan",
+                 .object = plan.name,
+                 .detail = "it was read from a graph that was built elsewhere, and such a plan does not run",
+                 .advice = "launch that graph itself, or put it into a plan with GraphBuilder::graph"});
   if (!plan_names.insert(plan.name).second)
     refuse_plan(outermost, fmt::format("two plans in it are named '{}'", plan.name));
   check_nodes(plan, outermost, plan_names);

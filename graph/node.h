@@ -45,11 +45,13 @@ enum class NodeKind : uint8_t {
   values,            // waits for values in memory and writes others, as the host and other streams do
   semaphore_signal,  // signals an external semaphore: of a graphics API, of another process
   semaphore_wait,    // waits for one
+  other,             // what plans have no word for, of a graph that was built elsewhere (graph/read/read_graph.h)
 };
 
 // full: the later node starts after the earlier one has completed. programmatic: it may start before, and its wait
-// returns after the earlier one has completed.
-enum class EdgeType : uint8_t { full, programmatic };
+// returns after the earlier one has completed. other: of a graph that was built elsewhere, with the driver's own words
+// (Edge::driver_type); taken for no order of memory.
+enum class EdgeType : uint8_t { full, programmatic, other };
 
 // serial: one chain in the order of the calls. full: the derived edges, all full. programmatic: the derived edges,
 // programmatic wherever the kernels, what they read before they wait, and the device allow it.
@@ -206,6 +208,12 @@ struct ConditionInfo {
   bool reset_each_launch = true;
 };
 
+// What a node of a graph that was built elsewhere is beyond a plan's words (graph/read/read_graph.h).
+struct ReadNode {
+  CUgraphNode handle = nullptr;  // in the graph that was read; as long as that
+  std::string what;              // of kind other: all that it is; else what the node has besides; or ""
+};
+
 struct Plan;
 
 // One node. `kind` says which members are used.
@@ -244,6 +252,7 @@ struct PlanNode {
   bool patchable_inside = false;                       // child: moved into the graph, not cloned
 
   std::shared_ptr<const LibraryCall> library;  // library
+  std::shared_ptr<const ReadNode> read;        // of a graph that was built elsewhere
 
   // The outermost scope: "l3", or "".
   std::string_view layer() const { return std::string_view(name).substr(0, layer_chars); }
@@ -283,6 +292,8 @@ struct Edge {
   uint32_t from = 0, to = 0;         // node ids, from < to
   EdgeType type = EdgeType::full;    // when `to` may start
   std::pmr::vector<Reason> reasons;  // at least one
+  // The driver's type and ports (CUgraphEdgeData), where the type is `other`.
+  uint8_t driver_type = 0, from_port = 0, to_port = 0;
 };
 
 // `node` follows `earlier` because its maker said so, also where other edges imply it.
@@ -330,6 +341,8 @@ struct Plan {
   std::vector<PlanNode> nodes;            // in an order in which they may run
   std::vector<Edge> edges;                // by `to`, then by `from`
   std::vector<DeclaredOrder> after;       // by `node`, then by `earlier`: what an edit of the plan keeps
+  // What the nodes of a plan that read_graph made refer to; else null. Such a plan is looked at, never run.
+  std::shared_ptr<const void> read;
 };
 
 // "residual[0,8192)"

@@ -13,8 +13,8 @@ namespace nodewright {
 namespace {
 
 constexpr std::string_view kEntryNames[] = {
-#define NODEWRIGHT_ENTRY(name) #name,
-    NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY)
+#define NODEWRIGHT_ENTRY(name, ...) #name,
+    NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY) NODEWRIGHT_OPTIONAL_ENTRIES(NODEWRIGHT_ENTRY)
 #undef NODEWRIGHT_ENTRY
 };
 static_assert(std::size(kEntryNames) == static_cast<size_t>(DriverEntry::kCount));
@@ -88,8 +88,8 @@ std::unique_ptr<Driver> Driver::load_cpu(const CpuDriverOptions& options) {
 }
 
 Driver::Driver(void* library, std::string path) : library_(library), path_(std::move(path)) {
-#define NODEWRIGHT_ENTRY(entry) this->entry.observer_ = &observer_;
-  NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY)
+#define NODEWRIGHT_ENTRY(entry, ...) this->entry.observer_ = &observer_;
+  NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY) NODEWRIGHT_OPTIONAL_ENTRIES(NODEWRIGHT_ENTRY)
 #undef NODEWRIGHT_ENTRY
 }
 
@@ -143,16 +143,23 @@ const char* Driver::load_entries(int (*version_of)(std::string_view)) {
   using GetAddress = CUresult (*)(const char*, void**, int, cuuint64_t, CUdriverProcAddressQueryResult*);
   const auto get_address = reinterpret_cast<GetAddress>(symbol("cuGetProcAddress_v2"));
   const char* missing = nullptr;
-  const auto load = [&](const char* name) {
+  const auto find = [&](const char* name, int version) -> void* {
     void* address = nullptr;
     auto status = CU_GET_PROC_ADDRESS_SUCCESS;
-    const CUresult result = get_address(name, &address, version_of(name), CU_GET_PROC_ADDRESS_DEFAULT, &status);
-    const bool found = result == CUDA_SUCCESS && address != nullptr && status == CU_GET_PROC_ADDRESS_SUCCESS;
-    if (!found && missing == nullptr) missing = name;
+    const CUresult result = get_address(name, &address, version, CU_GET_PROC_ADDRESS_DEFAULT, &status);
+    return result == CUDA_SUCCESS && status == CU_GET_PROC_ADDRESS_SUCCESS ? address : nullptr;
+  };
+  const auto load = [&](const char* name) {
+    void* const address = find(name, version_of(name));
+    if (address == nullptr && missing == nullptr) missing = name;
     return address;
   };
 #define NODEWRIGHT_ENTRY(entry) entry.call_ = reinterpret_cast<decltype(entry.call_)>(load(#entry));
   NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY)
+#undef NODEWRIGHT_ENTRY
+#define NODEWRIGHT_ENTRY(entry, version, parameters) \
+  entry.call_ = reinterpret_cast<decltype(entry.call_)>(find(#entry, version));
+  NODEWRIGHT_OPTIONAL_ENTRIES(NODEWRIGHT_ENTRY)
 #undef NODEWRIGHT_ENTRY
   return missing;
 }

@@ -41,12 +41,16 @@ decltype(::cuGraphGetEdges_v2) cuGraphGetEdges;
 #define NODEWRIGHT_ENTRY(name) using form_of_##name = decltype(&name);
 NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY)
 #undef NODEWRIGHT_ENTRY
+#define NODEWRIGHT_ENTRY(name, version, parameters) using form_of_##name = CUresult(*) parameters;
+NODEWRIGHT_OPTIONAL_ENTRIES(NODEWRIGHT_ENTRY)
+#undef NODEWRIGHT_ENTRY
 }  // namespace driver_detail
 
-// One value an entry of NODEWRIGHT_DRIVER_ENTRIES, by its name; kCount is how many there are.
+// One value an entry of NODEWRIGHT_DRIVER_ENTRIES, then one an entry of NODEWRIGHT_OPTIONAL_ENTRIES, by its name;
+// kCount is how many there are.
 enum class DriverEntry : uint16_t {
-#define NODEWRIGHT_ENTRY(name) name,
-  NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY)
+#define NODEWRIGHT_ENTRY(name, ...) name,
+  NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY) NODEWRIGHT_OPTIONAL_ENTRIES(NODEWRIGHT_ENTRY)
 #undef NODEWRIGHT_ENTRY
       kCount
 };
@@ -90,6 +94,9 @@ class DriverFunction;
 template <class... P, DriverEntry kEntry>
 class DriverFunction<CUresult (*)(P...), kEntry> {
  public:
+  // Whether the driver has it: only the entries of NODEWRIGHT_OPTIONAL_ENTRIES may be missing.
+  explicit operator bool() const { return call_ != nullptr; }
+
   // Calls the driver, through the observer where there is one.
   CUresult operator()(P... args) const {
     if (*observer_ == nullptr) return call_(args...);
@@ -175,8 +182,9 @@ class Driver {
   // Forgets a sticky error of the CPU driver, as a new process would. No-op on CUDA, where only a new process helps.
   void clear_cpu_error() const;
 
-#define NODEWRIGHT_ENTRY(name) DriverFunction<driver_detail::form_of_##name, DriverEntry::name> name;
+#define NODEWRIGHT_ENTRY(name, ...) DriverFunction<driver_detail::form_of_##name, DriverEntry::name> name;
   NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY)
+  NODEWRIGHT_OPTIONAL_ENTRIES(NODEWRIGHT_ENTRY)
 #undef NODEWRIGHT_ENTRY
 
  private:

@@ -80,6 +80,14 @@ CUresult set_attribute(State& s, const std::shared_ptr<LoadedImage>& loaded, CUf
   return CUDA_SUCCESS;
 }
 
+// Lasts as long as the library.
+CUresult get_name(const std::shared_ptr<LoadedImage>& loaded, const char** name) {
+  if (loaded == nullptr) return no_kernel();
+  if (name == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *name = loaded->image->name.c_str();
+  return CUDA_SUCCESS;
+}
+
 CUresult get_parameter(const std::shared_ptr<LoadedImage>& loaded, size_t index, size_t* offset, size_t* bytes) {
   if (loaded == nullptr) return no_kernel();
   const auto& parameters = loaded->image->parameters;
@@ -156,6 +164,13 @@ CUresult CUDAAPI cuKernelGetFunction(CUfunction* out, CUkernel handle) {
     *out = loaded->function;
     return CUDA_SUCCESS;
   });
+}
+
+CUresult CUDAAPI cuKernelGetName(const char** name, CUkernel handle) {
+  return enter(Needs::context, [&](State& s, Lock&) { return get_name(find_kernel(s, handle), name); });
+}
+CUresult CUDAAPI cuFuncGetName(const char** name, CUfunction handle) {
+  return enter(Needs::context, [&](State& s, Lock&) { return get_name(find_function(s, handle), name); });
 }
 
 CUresult CUDAAPI cuKernelGetAttribute(int* value, CUfunction_attribute attribute, CUkernel handle, CUdevice) {

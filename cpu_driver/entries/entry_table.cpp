@@ -5,6 +5,10 @@
 #include "cpu_driver/driver_state.h"
 #include "runtime/calls/driver_entries.h"
 
+#define NODEWRIGHT_ENTRY(name, version, parameters) extern "C" CUresult CUDAAPI name parameters;
+NODEWRIGHT_OPTIONAL_ENTRIES(NODEWRIGHT_ENTRY)
+#undef NODEWRIGHT_ENTRY
+
 #define NODEWRIGHT_EXPORT extern "C" __attribute__((visibility("default")))
 
 using namespace nodewright;  // this file is the C interface itself
@@ -18,15 +22,15 @@ struct Entry {
 };
 
 constexpr int kEntries = 0
-#define NODEWRIGHT_ENTRY(name) +1
-    NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY)
+#define NODEWRIGHT_ENTRY(name, ...) +1
+    NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY) NODEWRIGHT_OPTIONAL_ENTRIES(NODEWRIGHT_ENTRY)
 #undef NODEWRIGHT_ENTRY
     ;
 
 const Entry* entries() {
   static const Entry table[kEntries] = {
-#define NODEWRIGHT_ENTRY(name) {#name, reinterpret_cast<void*>(&name)},
-      NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY)
+#define NODEWRIGHT_ENTRY(name, ...) {#name, reinterpret_cast<void*>(&name)},
+      NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY) NODEWRIGHT_OPTIONAL_ENTRIES(NODEWRIGHT_ENTRY)
 #undef NODEWRIGHT_ENTRY
   };
   return table;

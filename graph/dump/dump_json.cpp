@@ -236,16 +236,20 @@ Json json_of(const Plan& plan, const PlanNode& node) {
   if (node.semaphore.semaphore != nullptr) json["semaphore_value"] = node.semaphore.value;
   if (node.kind == NodeKind::library) json["library"] = node.library->what;
   if (node.kind == NodeKind::child) json["patchable_inside"] = node.patchable_inside;
+  if (node.read != nullptr && !node.read->what.empty()) json["what"] = node.read->what;
   return json;
 }
 
 Json json_of(const Plan& plan, const Edge& edge) {
   Json reasons = Json::array();
   for (const Reason& reason : edge.reasons) reasons.push_back(describe(plan, reason));
-  return {{"from", edge.from},
-          {"to", edge.to},
-          {"type", nodewright::to_string(edge.type)},
-          {"reasons", std::move(reasons)}};
+  Json json = {{"from", edge.from},
+               {"to", edge.to},
+               {"type", nodewright::to_string(edge.type)},
+               {"reasons", std::move(reasons)}};
+  if (edge.type == EdgeType::other)
+    json["driver"] = {{"type", edge.driver_type}, {"from_port", edge.from_port}, {"to_port", edge.to_port}};
+  return json;
 }
 
 Json buffers_of(const Plan& plan) {

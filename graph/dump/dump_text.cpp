@@ -41,6 +41,11 @@ std::string words_of(const KernelAttributes& attributes) {
   return text;
 }
 
+// What a node of a graph that was built elsewhere has besides, after a colon.
+std::string words_of(const std::shared_ptr<const ReadNode>& read) {
+  return read == nullptr || read->what.empty() ? "" : ": " + read->what;
+}
+
 std::string rows_of(uint64_t rows) { return rows == 1 ? "" : fmt::format("{} rows of ", rows); }
 
 std::string what_of(const PlanNode& node) {
@@ -61,7 +66,9 @@ std::string what_of(const PlanNode& node) {
     case NodeKind::conditional:
       return fmt::format("{} of {} bodies", to_string(node.conditional), node.bodies.size());
     case NodeKind::child:
+      if (node.read != nullptr) return fmt::format("child '{}'", node.bodies[0]->name);
       return fmt::format("child '{}' {}", node.bodies[0]->name, node.patchable_inside ? "moved" : "cloned");
+    case NodeKind::other:
     case NodeKind::host:
     case NodeKind::empty:
     case NodeKind::event_record:
@@ -107,7 +114,10 @@ std::string summary(const Plan& plan) {
 std::string describe(const Plan& plan, const Edge& edge) {
   std::string reasons;
   for (const Reason& reason : edge.reasons) reasons += (reasons.empty() ? "" : ", ") + describe(plan, reason);
-  return fmt::format("{}{} ({})", plan.nodes[edge.from].name, edge.type == EdgeType::programmatic ? "~" : "", reasons);
+  std::string type = edge.type == EdgeType::programmatic ? "~" : "";
+  if (edge.type == EdgeType::other)
+    type = fmt::format("~[type {}, port {} to {}]", edge.driver_type, edge.from_port, edge.to_port);
+  return fmt::format("{}{} ({})", plan.nodes[edge.from].name, type, reasons);
 }
 
 // How a block hangs on what is before it: " | l1.qkv after l0.down~ (RAW residual[0,768))", or nothing.
@@ -204,7 +214,7 @@ std::string text_of(const Plan& plan, Fold fold, KnownBuffers& known, const std:
   for (const Edge& edge : plan.edges) after[edge.to] += (after[edge.to].empty() ? "" : "; ") + describe(plan, edge);
   for (const PlanNode& node : plan.nodes) {
     if (!shown.nodes[node.id]) continue;
-    fmt::format_to(write, "{}node {} {} | {} |", indent, node.id, node.name, what_of(node));
+    fmt::format_to(write, "{}node {} {} | {}{} |", indent, node.id, node.name, what_of(node), words_of(node.read));
     for (const Use& use : node.uses)
       fmt::format_to(write, " {}{}={}", sign(use), use.field, describe_range(plan, use.buffer, use.offset, use.bytes));
     fmt::format_to(write, " | after {}\n", after[node.id].empty() ? "nothing" : after[node.id]);

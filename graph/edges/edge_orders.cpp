@@ -12,7 +12,7 @@ namespace {
 
 bool gives_order(const Plan& plan, const Edge& edge) {
   if (edge.from >= edge.to || edge.to >= plan.nodes.size()) return false;
-  if (edge.type == EdgeType::full) return true;
+  if (edge.type != EdgeType::programmatic) return edge.type == EdgeType::full;
   const PlanNode &from = plan.nodes[edge.from], &to = plan.nodes[edge.to];
   return from.kind == NodeKind::kernel && to.kind == NodeKind::kernel && to.waits_for_inputs;
 }

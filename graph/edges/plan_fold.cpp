@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <ranges>
+#include <tuple>
 
 namespace nodewright {
 namespace {
@@ -114,7 +115,8 @@ class BlockPair {
   }
 
   bool same_edge(const Edge& a, const Edge& b) const {
-    return a.type == b.type && same_source(a.from, b.from) &&
+    const auto words = [](const Edge& edge) { return std::tie(edge.driver_type, edge.from_port, edge.to_port); };
+    return a.type == b.type && words(a) == words(b) && same_source(a.from, b.from) &&
            std::ranges::equal(a.reasons, b.reasons, [&](const Reason& x, const Reason& y) {
              return x.hazard == y.hazard && x.offset == y.offset && x.bytes == y.bytes &&
                     same_buffer(x.buffer, y.buffer);

@@ -56,6 +56,8 @@ void add_plan(Hash& hash, const Plan& plan) {
     hash.add(edge.from);
     hash.add(edge.to);
     hash.add(to_string(edge.type));
+    if (edge.type != EdgeType::other) continue;
+    for (const uint8_t word : {edge.driver_type, edge.from_port, edge.to_port}) hash.add(word);
   }
 }
 

@@ -36,6 +36,7 @@ bool allowed_in_body(NodeKind kind) {
     case NodeKind::values:
     case NodeKind::semaphore_signal:
     case NodeKind::semaphore_wait:
+    case NodeKind::other:
       break;
   }
   return false;

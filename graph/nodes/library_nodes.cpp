@@ -7,6 +7,7 @@
 #include <map>
 #include <utility>
 
+#include "graph/nodes/held_nodes.h"
 #include "graph/nodes/host_call.h"
 #include "graph/nodes/node_parameters.h"
 #include "runtime/calls/child_ownership.h"
@@ -47,37 +48,7 @@ GraphHandle capture(const PlanNode& node, const Driver& driver, CUstream stream)
 }
 
 std::vector<CUgraphNode> nodes_of(const PlanNode& node, const Driver& driver, CUgraph graph) {
-  size_t count = 0;
-  check(driver, driver.cuGraphGetNodes(graph, nullptr, &count), "cuGraphGetNodes", node);
-  std::vector<CUgraphNode> nodes(count);
-  if (count != 0) check(driver, driver.cuGraphGetNodes(graph, nodes.data(), &count), "cuGraphGetNodes", node);
-  return nodes;
-}
-
-// The driver returns arguments as they were passed: as one buffer, or as a pointer to each. What it returns belongs to
-// the node, so the bytes are copied.
-std::vector<std::byte> arguments_of(const PlanNode& node, const Driver& driver, const CUDA_KERNEL_NODE_PARAMS& kernel) {
-  std::vector<std::byte> bytes;
-  if (kernel.extra != nullptr) {
-    const std::byte* buffer = nullptr;
-    size_t size = 0;
-    for (void** entry = kernel.extra; *entry != CU_LAUNCH_PARAM_END; entry += 2) {
-      if (*entry == CU_LAUNCH_PARAM_BUFFER_POINTER) buffer = static_cast<const std::byte*>(entry[1]);
-      if (*entry == CU_LAUNCH_PARAM_BUFFER_SIZE) size = *static_cast<const size_t*>(entry[1]);
-    }
-    if (buffer != nullptr) bytes.assign(buffer, buffer + size);
-    return bytes;
-  }
-  for (size_t i = 0; kernel.kernelParams != nullptr; ++i) {
-    size_t offset = 0, size = 0;
-    const CUresult more = kernel.func != nullptr ? driver.cuFuncGetParamInfo(kernel.func, i, &offset, &size)
-                                                 : driver.cuKernelGetParamInfo(kernel.kern, i, &offset, &size);
-    if (more == CUDA_ERROR_INVALID_VALUE) break;  // there is no parameter of this number
-    check(driver, more, kernel.func != nullptr ? "cuFuncGetParamInfo" : "cuKernelGetParamInfo", node);
-    const auto* value = static_cast<const std::byte*>(kernel.kernelParams[i]);
-    bytes.insert(bytes.end(), value, value + size);
-  }
-  return bytes;
+  return held_nodes(driver, graph, node.name);
 }
 
 template <class T>
@@ -86,28 +57,14 @@ void append_bytes(std::vector<std::byte>& bytes, const T& value) {
   bytes.insert(bytes.end(), first, first + sizeof value);
 }
 
-template <class Params>
-std::vector<std::byte> semaphores_of(const Params& held) {
-  std::vector<std::byte> bytes;
-  for (unsigned i = 0; i < held.numExtSems; ++i) {
-    append_bytes(bytes, held.extSemArray[i]);
-    append_bytes(bytes, held.paramsArray[i].params.fence.value);
-  }
-  return bytes;
-}
-
 std::vector<std::byte> semaphores_of(const PlanNode& node, const Driver& driver, CUgraphNode handle,
                                      CUgraphNodeType type) {
-  if (type == CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL) {
-    CUDA_EXT_SEM_SIGNAL_NODE_PARAMS held{};
-    check(driver, driver.cuGraphExternalSemaphoresSignalNodeGetParams(handle, &held),
-          "cuGraphExternalSemaphoresSignalNodeGetParams", node);
-    return semaphores_of(held);
+  std::vector<std::byte> bytes;
+  for (const SemaphoreParameters& semaphore : held_semaphores(driver, handle, type, node.name)) {
+    append_bytes(bytes, semaphore.semaphore);
+    append_bytes(bytes, semaphore.value);
   }
-  CUDA_EXT_SEM_WAIT_NODE_PARAMS held{};
-  check(driver, driver.cuGraphExternalSemaphoresWaitNodeGetParams(handle, &held),
-        "cuGraphExternalSemaphoresWaitNodeGetParams", node);
-  return semaphores_of(held);
+  return bytes;
 }
 
 std::string_view name_of(CUgraphNodeType type) {
@@ -147,17 +104,16 @@ std::string_view name_of(CUgraphNodeType type) {
 
 SubmittedNode submitted_node(const PlanNode& node, const Driver& driver, CUgraphNode handle) {
   SubmittedNode result;
-  check(driver, driver.cuGraphNodeGetType(handle, &result.type), "cuGraphNodeGetType", node);
+  result.type = held_type(driver, handle, node.name);
   if (result.type == CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL || result.type == CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT)
     result.arguments = semaphores_of(node, driver, handle, result.type);
   if (result.type != CU_GRAPH_NODE_TYPE_KERNEL) return result;
-  CUDA_KERNEL_NODE_PARAMS held{};
-  check(driver, driver.cuGraphKernelNodeGetParams(handle, &held), "cuGraphKernelNodeGetParams", node);
+  const CUDA_KERNEL_NODE_PARAMS held = held_kernel(driver, handle, node.name);
   result.function = held.func;
   result.kernel = held.kern;
   result.shape = {held.gridDimX,  held.gridDimY,  held.gridDimZ,      held.blockDimX,
                   held.blockDimY, held.blockDimZ, held.sharedMemBytes};
-  result.arguments = arguments_of(node, driver, held);
+  result.arguments = held_arguments(held, held_parameters(driver, held, node.name));
   return result;
 }
 
@@ -188,8 +144,7 @@ CUgraphNode add_stand_in(const PlanNode& node, const Driver& driver, const NodeP
 
 // The kernel with the arguments as the library has laid them out.
 CUgraphNode add_kernel(const PlanNode& node, const Driver& driver, const NodePlace& place, CUgraphNode captured) {
-  CUDA_KERNEL_NODE_PARAMS held{};
-  check(driver, driver.cuGraphKernelNodeGetParams(captured, &held), "cuGraphKernelNodeGetParams", node);
+  const CUDA_KERNEL_NODE_PARAMS held = held_kernel(driver, captured, node.name);
   CUgraphNodeParams parameters = kernel_node(held);
   const CUgraphNode added = add(node, driver, place, parameters, "the kernel of a library");
   // Without its cluster dimension the kernel would not launch (CUDA_ERROR_INVALID_CLUSTER_SIZE).
@@ -241,19 +196,8 @@ std::string_view to_string(LibraryForm form) {
 }
 
 std::string names_of_nodes(const Driver& driver, CUgraph graph, std::string_view name) {
-  const auto check_call = [&](CUresult result, const char* call) {
-    driver.check(result, call, "read the graph of node", name);
-  };
-  size_t count = 0;
-  check_call(driver.cuGraphGetNodes(graph, nullptr, &count), "cuGraphGetNodes");
-  std::vector<CUgraphNode> nodes(count);
-  if (count != 0) check_call(driver.cuGraphGetNodes(graph, nodes.data(), &count), "cuGraphGetNodes");
   std::map<CUgraphNodeType, size_t> kinds;
-  for (const CUgraphNode node : nodes) {
-    CUgraphNodeType type{};
-    check_call(driver.cuGraphNodeGetType(node, &type), "cuGraphNodeGetType");
-    ++kinds[type];
-  }
+  for (const CUgraphNode node : held_nodes(driver, graph, name)) ++kinds[held_type(driver, node, name)];
   std::string text;
   for (const auto& [type, many] : kinds)
     text += fmt::format("{}{} × {}", text.empty() ? "" : ", ", many, name_of(type));

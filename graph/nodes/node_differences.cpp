@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/nodes/held_nodes.h"
 #include "graph/nodes/node_parameters.h"
 
 namespace nodewright {
@@ -49,8 +50,7 @@ std::vector<std::string> memory_differences(const PlanNode& node, const Driver& 
 // What is read belongs to the node.
 std::vector<std::string> value_differences(const PlanNode& node, const Driver& driver, CUgraphNode held) {
   Differences found(node, driver);
-  CUDA_BATCH_MEM_OP_NODE_PARAMS parameters{};
-  found.check(driver.cuGraphBatchMemOpNodeGetParams(held, &parameters), "cuGraphBatchMemOpNodeGetParams");
+  const CUDA_BATCH_MEM_OP_NODE_PARAMS parameters = held_values(driver, held, node.name);
   const std::vector<CUstreamBatchMemOpParams> planned = value_parameters(node.values);
   found.expect<size_t>("operations", planned.size(), parameters.count);
   for (size_t i = 0; i < std::min<size_t>(planned.size(), parameters.count); ++i) {
@@ -67,23 +67,14 @@ std::vector<std::string> value_differences(const PlanNode& node, const Driver& d
 
 std::vector<std::string> semaphore_differences(const PlanNode& node, const Driver& driver, CUgraphNode held) {
   Differences found(node, driver);
-  const auto compare = [&](const auto& parameters) {
-    found.expect("semaphores", 1u, parameters.numExtSems);
-    if (parameters.numExtSems == 0) return;
-    if (parameters.extSemArray[0] != node.semaphore.semaphore) found.add("another semaphore");
-    found.expect<uint64_t>("value", node.semaphore.value, parameters.paramsArray[0].params.fence.value);
-  };
-  if (node.kind == NodeKind::semaphore_signal) {
-    CUDA_EXT_SEM_SIGNAL_NODE_PARAMS parameters{};
-    found.check(driver.cuGraphExternalSemaphoresSignalNodeGetParams(held, &parameters),
-                "cuGraphExternalSemaphoresSignalNodeGetParams");
-    compare(parameters);
-  } else {
-    CUDA_EXT_SEM_WAIT_NODE_PARAMS parameters{};
-    found.check(driver.cuGraphExternalSemaphoresWaitNodeGetParams(held, &parameters),
-                "cuGraphExternalSemaphoresWaitNodeGetParams");
-    compare(parameters);
-  }
+  const std::vector<SemaphoreParameters> semaphores = held_semaphores(
+      driver, held,
+      node.kind == NodeKind::semaphore_signal ? CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL : CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT,
+      node.name);
+  found.expect<size_t>("semaphores", 1, semaphores.size());
+  if (semaphores.empty()) return found.take();
+  if (semaphores[0].semaphore != node.semaphore.semaphore) found.add("another semaphore");
+  found.expect<uint64_t>("value", node.semaphore.value, semaphores[0].value);
   return found.take();
 }
 

@@ -276,6 +276,7 @@ CUgraphNodeParams graph_node_parameters(const PlanNode& node, const Device& devi
     case NodeKind::child:
     case NodeKind::conditional:
     case NodeKind::library:
+    case NodeKind::other:
       throw Error({.doing = "describe node",
                    .object = node.name,
                    .detail = fmt::format("a node of kind {} is made of more than parameters", to_string(node.kind))});

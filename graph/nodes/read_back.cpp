@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "graph/graph_exec.h"
+#include "graph/nodes/held_nodes.h"
 #include "graph/nodes/host_call.h"
 #include "graph/nodes/node_differences.h"
 #include "graph/nodes/node_parameters.h"
@@ -30,7 +31,7 @@ class Comparison {
       : exec_(exec), built_(built_of(exec, plan)), plan_(plan), driver_(exec.plan().device->driver()), graph_(graph) {}
 
   std::vector<std::string> run() {
-    const std::vector<CUgraphNode> held = held_nodes();
+    const std::vector<CUgraphNode> held = held_nodes(driver_, graph_, plan_.name);
     const bool as_many = held.size() == plan_.nodes.size();
     if (!as_many)
       differences_.push_back(fmt::format("plan '{}': {} nodes in the plan and {} in the driver", plan_.name,
@@ -52,25 +53,12 @@ class Comparison {
   void check(CUresult result, std::string_view call) const { driver_.check(result, call, "read graph", plan_.name); }
   CUgraphNode handle(const PlanNode& node) const { return nodes_[node.id]; }
 
-  std::vector<CUgraphNode> held_nodes() const {
-    size_t count = 0;
-    check(driver_.cuGraphGetNodes(graph_, nullptr, &count), "cuGraphGetNodes");
-    std::vector<CUgraphNode> held(count);
-    if (count != 0) check(driver_.cuGraphGetNodes(graph_, held.data(), &count), "cuGraphGetNodes");
-    return held;
-  }
-
   void read_edges() {
-    size_t count = 0;
-    check(driver_.cuGraphGetEdges(graph_, nullptr, nullptr, nullptr, &count), "cuGraphGetEdges");
-    std::vector<CUgraphNode> from(count), to(count);
-    std::vector<CUgraphEdgeData> data(count);
-    if (count != 0)
-      check(driver_.cuGraphGetEdges(graph_, from.data(), to.data(), data.data(), &count), "cuGraphGetEdges");
-    edge_count_ = count;
-    for (size_t i = 0; i < count; ++i) {
-      held_edges_[{from[i], to[i]}] = data[i];
-      ++held_in_edges_[to[i]];
+    const std::vector<HeldEdge> edges = held_edges(driver_, graph_, plan_.name);
+    edge_count_ = edges.size();
+    for (const HeldEdge& edge : edges) {
+      held_edges_[{edge.from, edge.to}] = edge.data;
+      ++held_in_edges_[edge.to];
     }
   }
 
@@ -102,9 +90,7 @@ class Comparison {
 
   // How many differences there are between the node and `held`, in parameters and in the edges into it.
   size_t distance(const PlanNode& node, CUgraphNode held) {
-    CUgraphNodeType type{};
-    check(driver_.cuGraphNodeGetType(held, &type), "cuGraphNodeGetType");
-    if (type != type_of(node)) return kOtherKind;
+    if (held_type(driver_, held, node.name) != type_of(node)) return kOtherKind;
     nodes_.push_back(held);
     const size_t before = differences_.size();
     compare_node(node);
@@ -164,6 +150,8 @@ class Comparison {
         return CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL;
       case NodeKind::semaphore_wait:
         return CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT;
+      case NodeKind::other:  // in no graph that is built of a plan
+        break;
     }
     return CU_GRAPH_NODE_TYPE_KERNEL;
   }
@@ -181,8 +169,7 @@ class Comparison {
   }
 
   void compare_node(const PlanNode& node) {
-    CUgraphNodeType type{};
-    check(driver_.cuGraphNodeGetType(handle(node), &type), "cuGraphNodeGetType");
+    const CUgraphNodeType type = held_type(driver_, handle(node), node.name);
     expect<int>(node, "type", type_of(node), type);
     if (type_of(node) != type) return;
     switch (node.kind) {
@@ -212,6 +199,7 @@ class Comparison {
       case NodeKind::semaphore_wait:
         return append(semaphore_differences(node, driver_, handle(node)));
       case NodeKind::empty:
+      case NodeKind::other:
         return;
     }
   }
@@ -231,8 +219,7 @@ class Comparison {
 
   // The returned parameters belong to the node: they are only read.
   void compare_kernel(const PlanNode& node) {
-    CUDA_KERNEL_NODE_PARAMS held{};
-    check(driver_.cuGraphKernelNodeGetParams(handle(node), &held), "cuGraphKernelNodeGetParams");
+    const CUDA_KERNEL_NODE_PARAMS held = held_kernel(driver_, handle(node), node.name);
     ParameterPointers pointers(node);
     const CUDA_KERNEL_NODE_PARAMS planned = kernel_parameters(node, pointers.get());
     const bool other_function = planned.func != held.func;
@@ -300,25 +287,16 @@ class Comparison {
   }
 
   void compare_attributes(const PlanNode& node) {
-    const auto held = [&](CUkernelNodeAttrID id) {
-      CUkernelNodeAttrValue value{};
-      check(driver_.cuGraphKernelNodeGetAttribute(handle(node), id, &value), "cuGraphKernelNodeGetAttribute");
-      return value;
-    };
     const KernelAttributes& planned = node.attributes;
-    const auto cluster = held(CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION).clusterDim;
-    // The driver says 0 where no cluster was asked for.
-    expect(node, "cluster x", planned.cluster[0], std::max(cluster.x, 1u));
-    expect(node, "cluster y", planned.cluster[1], std::max(cluster.y, 1u));
-    expect(node, "cluster z", planned.cluster[2], std::max(cluster.z, 1u));
-    expect(node, "cooperative", planned.cooperative, held(CU_LAUNCH_ATTRIBUTE_COOPERATIVE).cooperative != 0);
-    expect(node, "priority", planned.priority, held(CU_LAUNCH_ATTRIBUTE_PRIORITY).priority);
-    if (planned.device_updatable)
-      expect(node, "device-updatable", planned.device_updatable,
-             held(CU_LAUNCH_ATTRIBUTE_DEVICE_UPDATABLE_KERNEL_NODE).deviceUpdatableKernelNode.deviceUpdatable != 0);
+    const KernelAttributes held = held_attributes(driver_, handle(node), node.name);
+    expect(node, "cluster x", planned.cluster[0], held.cluster[0]);
+    expect(node, "cluster y", planned.cluster[1], held.cluster[1]);
+    expect(node, "cluster z", planned.cluster[2], held.cluster[2]);
+    expect(node, "cooperative", planned.cooperative, held.cooperative);
+    expect(node, "priority", planned.priority, held.priority);
+    if (planned.device_updatable) expect(node, "device-updatable", planned.device_updatable, held.device_updatable);
     if (planned.shared_carveout_percent >= 0)
-      expect<int>(node, "shared carve-out", planned.shared_carveout_percent,
-                  static_cast<int>(held(CU_LAUNCH_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT).sharedMemCarveout));
+      expect(node, "shared carve-out", planned.shared_carveout_percent, held.shared_carveout_percent);
   }
 
   void compare_host(const PlanNode& node) {
@@ -338,31 +316,30 @@ class Comparison {
   }
 
   void compare_copy(const PlanNode& node) {
-    CUDA_MEMCPY3D held{};
-    check(driver_.cuGraphMemcpyNodeGetParams(handle(node), &held), "cuGraphMemcpyNodeGetParams");
-    // Host memory may come back as unified: an address is an address.
-    const auto address = [](CUmemorytype type, const void* host, CUdeviceptr device) {
-      return type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(host) : static_cast<uint64_t>(device);
-    };
     const CopyParameters planned = exec_.memory().placed(node.copy);
-    expect(node, "source", planned.from, address(held.srcMemoryType, held.srcHost, held.srcDevice));
-    expect(node, "destination", planned.to, address(held.dstMemoryType, held.dstHost, held.dstDevice));
-    expect<uint64_t>(node, "bytes of a row", node.copy.bytes, held.WidthInBytes);
-    expect<uint64_t>(node, "rows", node.copy.rows, std::max<size_t>(held.Height, 1) * std::max<size_t>(held.Depth, 1));
+    const auto held = copy_of(*plan_.device, held_copy(driver_, handle(node), node.name));
+    if (!held) {
+      differences_.push_back(fmt::format("node '{}': a copy of arrays, or of planes", node.name));
+      return;
+    }
+    expect(node, "source", planned.from, held->from);
+    expect(node, "destination", planned.to, held->to);
+    expect(node, "bytes of a row", planned.bytes, held->bytes);
+    expect(node, "rows", planned.rows, held->rows);
     if (node.copy.rows == 1) return;  // pitches mean nothing
-    expect<uint64_t>(node, "source pitch", node.copy.from_pitch, held.srcPitch);
-    expect<uint64_t>(node, "destination pitch", node.copy.to_pitch, held.dstPitch);
+    expect(node, "source pitch", planned.from_pitch, held->from_pitch);
+    expect(node, "destination pitch", planned.to_pitch, held->to_pitch);
   }
 
   void compare_fill(const PlanNode& node) {
-    CUDA_MEMSET_NODE_PARAMS held{};
-    check(driver_.cuGraphMemsetNodeGetParams(handle(node), &held), "cuGraphMemsetNodeGetParams");
-    expect<uint64_t>(node, "destination", exec_.memory().placed(node.fill).to, held.dst);
-    expect(node, "value", node.fill.value, held.value);
-    expect(node, "bytes of an element", node.fill.element_bytes, held.elementSize);
-    expect<uint64_t>(node, "elements of a row", node.fill.count, held.width);
-    expect<uint64_t>(node, "rows", node.fill.rows, std::max<size_t>(held.height, 1));
-    if (node.fill.rows > 1) expect<uint64_t>(node, "pitch", node.fill.pitch, held.pitch);
+    const FillParameters planned = exec_.memory().placed(node.fill);
+    const FillParameters held = held_fill(driver_, handle(node), node.name);
+    expect(node, "destination", planned.to, held.to);
+    expect(node, "value", planned.value, held.value);
+    expect(node, "bytes of an element", planned.element_bytes, held.element_bytes);
+    expect(node, "elements of a row", planned.count, held.count);
+    expect(node, "rows", planned.rows, held.rows);
+    if (node.fill.rows > 1) expect(node, "pitch", planned.pitch, held.pitch);
   }
 
   void compare_edges() {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "graph/edges/allocated_memory.h"
+#include "graph/nodes/held_nodes.h"
 #include "graph/nodes/node_parameters.h"
 #include "graph/run/eager_run.h"
 #include "graph/run/stream_check.h"
@@ -76,35 +77,18 @@ void check_capturable(const Plan& plan) {
                .advice = "dump the plan as it is, not its captured run"});
 }
 
-struct HeldEdges {
-  std::vector<CUgraphNode> from, to;
-  std::vector<CUgraphEdgeData> data;
-};
-
-HeldEdges edges_of(const Driver& driver, CUgraph graph, const std::string& name) {
-  size_t count = 0;
-  driver.check(driver.cuGraphGetEdges(graph, nullptr, nullptr, nullptr, &count), "cuGraphGetEdges", "read graph", name);
-  HeldEdges held{std::vector<CUgraphNode>(count), std::vector<CUgraphNode>(count), std::vector<CUgraphEdgeData>(count)};
-  if (count != 0)
-    driver.check(driver.cuGraphGetEdges(graph, held.from.data(), held.to.data(), held.data.data(), &count),
-                 "cuGraphGetEdges", "read graph", name);
-  return held;
-}
-
 // The captured nodes in the order of the stream, which is that of the plan: one stream makes a chain.
-std::vector<CUgraphNode> chain_of(const Plan& plan, const Driver& driver, CUgraph graph, const HeldEdges& edges) {
-  size_t count = 0;
-  driver.check(driver.cuGraphGetNodes(graph, nullptr, &count), "cuGraphGetNodes", "read graph", plan.name);
-  std::vector<CUgraphNode> held(count), chain;
-  if (count != 0)
-    driver.check(driver.cuGraphGetNodes(graph, held.data(), &count), "cuGraphGetNodes", "read graph", plan.name);
+std::vector<CUgraphNode> chain_of(const Plan& plan, const Driver& driver, CUgraph graph,
+                                  const std::vector<HeldEdge>& edges) {
+  const std::vector<CUgraphNode> held = held_nodes(driver, graph, plan.name);
+  std::vector<CUgraphNode> chain;
   std::map<CUgraphNode, CUgraphNode> next;
-  for (size_t i = 0; i < edges.from.size(); ++i) next.emplace(edges.from[i], edges.to[i]);
-  const auto is_first = [&](CUgraphNode node) { return std::ranges::find(edges.to, node) == edges.to.end(); };
+  for (const HeldEdge& edge : edges) next.emplace(edge.from, edge.to);
+  const auto is_first = [&](CUgraphNode node) { return std::ranges::find(edges, node, &HeldEdge::to) == edges.end(); };
   if (const auto first = std::ranges::find_if(held, is_first); first != held.end()) chain.push_back(*first);
   while (!chain.empty() && next.contains(chain.back())) chain.push_back(next.at(chain.back()));
-  if (chain.size() != held.size() || edges.from.size() + 1 != std::max<size_t>(held.size(), 1))
-    refuse_reading(plan, fmt::format("its {} nodes and {} edges are no chain", held.size(), edges.from.size()));
+  if (chain.size() != held.size() || edges.size() + 1 != std::max<size_t>(held.size(), 1))
+    refuse_reading(plan, fmt::format("its {} nodes and {} edges are no chain", held.size(), edges.size()));
   return chain;
 }
 
@@ -164,14 +148,12 @@ Plan plan_as_captured(const Plan& plan, const Stream& stream) {
   }
   const GraphHandle graph = capture(plan, stream);
   const Driver& driver = stream.device().driver();
-  const HeldEdges edges = edges_of(driver, graph.get(), plan.name);
+  const std::vector<HeldEdge> edges = held_edges(driver, graph.get(), plan.name);
   const std::vector<CUgraphNode> chain = chain_of(plan, driver, graph.get(), edges);
   if (chain.size() != captured.nodes.size())
     refuse_reading(plan, fmt::format("it has {} nodes, and the plan {}", chain.size(), captured.nodes.size()));
   std::map<CUgraphNode, EdgeType> type_into;
-  for (size_t i = 0; i < edges.to.size(); ++i)
-    type_into[edges.to[i]] =
-        edges.data[i].type == CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC ? EdgeType::programmatic : EdgeType::full;
+  for (const HeldEdge& edge : edges) type_into[edge.to] = edge_of(edge.data).type;
   captured.edges.clear();
   for (uint32_t id = 1; id < chain.size(); ++id)
     captured.edges.push_back({id - 1, id, type_into.at(chain[id]), {Reason{.hazard = Hazard::serial}}});

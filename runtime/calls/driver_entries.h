@@ -24,6 +24,7 @@
   X(cuEventSynchronize) X(cuEventQuery) X(cuEventElapsedTime)                                                        \
   X(cuLibraryLoadData) X(cuLibraryUnload) X(cuLibraryGetKernel)                                                      \
   X(cuKernelGetFunction) X(cuKernelGetAttribute) X(cuKernelSetAttribute) X(cuKernelGetParamInfo)                     \
+  X(cuKernelGetName) X(cuFuncGetName)                                                                                \
   X(cuFuncGetAttribute) X(cuFuncSetAttribute) X(cuFuncGetParamInfo)                                                  \
   X(cuLaunchKernelEx) X(cuOccupancyMaxActiveBlocksPerMultiprocessor) X(cuOccupancyMaxActiveClusters)                 \
   X(cuGraphCreate) X(cuGraphDestroy) X(cuGraphClone) X(cuGraphConditionalHandleCreate)                               \
@@ -43,4 +44,9 @@
   X(cuGraphExecBatchMemOpNodeSetParams)                                                                              \
   X(cuGraphNodeSetEnabled) X(cuGraphNodeGetEnabled)                                                                  \
   X(cuDeviceGetGraphMemAttribute) X(cuDeviceGraphMemTrim)
+
+// Entries that a driver may lack: the version of CUDA that has brought each, and its parameters, which the headers that
+// Nodewright is built with need not declare.
+#define NODEWRIGHT_OPTIONAL_ENTRIES(X)                                                                               \
+  X(cuGraphNodeGetParams, 13020, (CUgraphNode, CUgraphNodeParams*))
 // clang-format on

@@ -9,17 +9,35 @@
 
 namespace nodewright {
 
-std::vector<KernelParameter> parameters_of(const Driver& driver, CUfunction function, std::string_view name) {
+namespace {
+
+// `ask`: cuFuncGetParamInfo or cuKernelGetParamInfo, of one kernel.
+template <class Ask>
+std::vector<KernelParameter> ask_for_parameters(const Driver& driver, std::string_view call, std::string_view name,
+                                                const Ask& ask) {
   std::vector<KernelParameter> parameters;
   for (;;) {
     const size_t index = parameters.size();
     size_t offset = 0, bytes = 0;
-    const CUresult result = driver.cuFuncGetParamInfo(function, index, &offset, &bytes);
+    const CUresult result = ask(index, &offset, &bytes);
     if (result == CUDA_ERROR_INVALID_VALUE) return parameters;  // beyond the last
-    driver.check(result, "cuFuncGetParamInfo", "read the parameters of kernel", name,
-                 "parameter " + std::to_string(index));
+    driver.check(result, call, "read the parameters of kernel", name, "parameter " + std::to_string(index));
     parameters.push_back({static_cast<uint32_t>(offset), static_cast<uint32_t>(bytes)});
   }
+}
+
+}  // namespace
+
+std::vector<KernelParameter> parameters_of(const Driver& driver, CUfunction function, std::string_view name) {
+  return ask_for_parameters(driver, "cuFuncGetParamInfo", name, [&](size_t index, size_t* offset, size_t* bytes) {
+    return driver.cuFuncGetParamInfo(function, index, offset, bytes);
+  });
+}
+
+std::vector<KernelParameter> parameters_of(const Driver& driver, CUkernel kernel, std::string_view name) {
+  return ask_for_parameters(driver, "cuKernelGetParamInfo", name, [&](size_t index, size_t* offset, size_t* bytes) {
+    return driver.cuKernelGetParamInfo(kernel, index, offset, bytes);
+  });
 }
 
 std::vector<KernelParameter> parameters_in(std::span<const std::byte> cubin, std::string_view name) {

@@ -16,6 +16,7 @@ namespace nodewright {
 
 // As `driver` knows them; needs a current context. Throws Error with `name` when the driver fails.
 std::vector<KernelParameter> parameters_of(const Driver& driver, CUfunction function, std::string_view name);
+std::vector<KernelParameter> parameters_of(const Driver& driver, CUkernel kernel, std::string_view name);
 
 // The parameters of the kernel `name` in `cubin`. Throws Error when the cubin is not well-formed or has no such kernel.
 std::vector<KernelParameter> parameters_in(std::span<const std::byte> cubin, std::string_view name);

@@ -26,6 +26,9 @@ struct Api {
 #define NODEWRIGHT_ENTRY(name) decltype(&::name) name = nullptr;
   NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY)
 #undef NODEWRIGHT_ENTRY
+#define NODEWRIGHT_ENTRY(name, version, parameters) CUresult(*name) parameters = nullptr;
+  NODEWRIGHT_OPTIONAL_ENTRIES(NODEWRIGHT_ENTRY)
+#undef NODEWRIGHT_ENTRY
   decltype(&nodewright_cpu_configure) configure = nullptr;
   decltype(&nodewright_cpu_label) label = nullptr;
   decltype(&nodewright_cpu_report) report_into = nullptr;
@@ -47,9 +50,10 @@ inline const Api& api() {
     const auto get = reinterpret_cast<GetProcAddress>(dlsym(library, "cuGetProcAddress_v2"));
     Api a;
     CUdriverProcAddressQueryResult status;
-#define NODEWRIGHT_ENTRY(name) \
+#define NODEWRIGHT_ENTRY(name, ...) \
   if (get(#name, reinterpret_cast<void**>(&a.name), 13000, 0, &status) != CUDA_SUCCESS) throw std::runtime_error(#name);
     NODEWRIGHT_DRIVER_ENTRIES(NODEWRIGHT_ENTRY)
+    NODEWRIGHT_OPTIONAL_ENTRIES(NODEWRIGHT_ENTRY)
 #undef NODEWRIGHT_ENTRY
     a.configure = reinterpret_cast<decltype(a.configure)>(dlsym(library, "nodewright_cpu_configure"));
     a.label = reinterpret_cast<decltype(a.label)>(dlsym(library, "nodewright_cpu_label"));

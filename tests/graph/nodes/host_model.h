@@ -95,6 +95,7 @@ class HostModel {
       case NodeKind::event_wait:
       case NodeKind::semaphore_signal:
       case NodeKind::semaphore_wait:
+      case NodeKind::other:
         return;
       case NodeKind::values:
         for (const ValueOperation& operation : node.values) run_operation(node, operation);

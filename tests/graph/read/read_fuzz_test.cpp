@@ -1,0 +1,51 @@
+// Random plans of every kind of node, built and read: each is told as the plan that made it.
+#include "graph/dump/graph_dump.h"
+#include "graph/nodes/held_nodes.h"
+#include "tests/graph/plan_fuzz_fixture.h"
+#include "tests/graph/read/told_plan.h"
+
+namespace nodewright {
+namespace {
+
+class PlanFuzzReadOnCpuDriver : public PlanFuzzTest {};
+
+TEST_F(PlanFuzzReadOnCpuDriver, ARandomGraphIsReadAsThePlanThatMadeIt) {
+  size_t nodes = 0;
+  for (unsigned i = 0; i < plans(); ++i) {
+    const unsigned seed = first_seed() + i;
+    RandomPlanMaker maker = maker_of(seed);
+    const ExplicitGraph exec(maker.make());
+    std::string problem;
+    try {
+      const Plan told = read_graph(device(), exec.graph(), {.name = exec.plan().name});
+      nodes += told.nodes.size();
+      problem = ToldPlan(exec).difference(told);
+    } catch (const std::exception& error) {
+      problem = error.what();
+    }
+    ASSERT_EQ(problem, "") << "NODEWRIGHT_FUZZ_SEED=" << seed << " NODEWRIGHT_FUZZ_PLANS=1\n" << to_text(exec.plan());
+  }
+  RecordProperty("nodes", static_cast<int>(nodes));
+  EXPECT_GE(nodes, plans() * 3);
+}
+
+// The planted fault: one edge more or one edge less than the plan has.
+TEST_F(PlanFuzzReadOnCpuDriver, AnEdgeTakenFromARandomGraphIsNotTold) {
+  size_t cut = 0;
+  const unsigned most = std::min(plans(), 100u);
+  for (unsigned i = 0; i < most; ++i) {
+    RandomPlanMaker maker = maker_of(first_seed() + i);
+    const ExplicitGraph exec(maker.make());
+    const Driver& driver = device().driver();
+    const std::vector<HeldEdge> edges = held_edges(driver, exec.graph(), "fuzz");
+    if (edges.empty() || maker.has_scratch) continue;  // edges of a graph with memory stay
+    const HeldEdge& gone = edges[i % edges.size()];
+    ASSERT_EQ(driver.cuGraphRemoveDependencies(exec.graph(), &gone.from, &gone.to, &gone.data, 1), CUDA_SUCCESS);
+    ++cut;
+    EXPECT_NE(ToldPlan(exec).difference(read_graph(device(), exec.graph(), {.name = exec.plan().name})), "");
+  }
+  EXPECT_GT(cut, most / 3);
+}
+
+}  // namespace
+}  // namespace nodewright

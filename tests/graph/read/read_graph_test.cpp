@@ -1,0 +1,265 @@
+// read_graph: a graph that was built elsewhere as a plan. What was built of a plan is read as that plan, and what plans
+// have no word for is named.
+#include "graph/read/read_graph.h"
+
+#include "graph/dump/graph_dump.h"
+#include "graph/nodes/graph_handle.h"
+#include "graph/read/kernel_names.h"
+#include "tests/graph/blend_fixture.h"
+#include "tests/graph/read/told_plan.h"
+
+namespace nodewright {
+namespace {
+
+TEST(KernelNames, AreDemangledAndShortened) {
+  EXPECT_EQ(demangled("blend"), "blend");
+  EXPECT_EQ(demangled("_ZN2at6native4fillILi4EfEEviT0_"), "void at::native::fill<4, float>(int, float)");
+  EXPECT_EQ(short_name("blend"), "blend");
+  EXPECT_EQ(short_name("void at::native::fill<4, float>(int, float)"), "fill");
+  EXPECT_EQ(short_name("void at::native::(anonymous namespace)::fill<4, a::b<c>>(int, float)"), "fill");
+  EXPECT_EQ(short_name("void cub::Agent<int>::run<(cub::Mode)2>(int*)"), "run");
+  EXPECT_EQ(short_name(""), "kernel");
+}
+
+class ReadGraphTest : public BlendTest {
+ protected:
+  static constexpr uint64_t n = 128;
+
+  const Driver& driver() { return device().driver(); }
+
+  void add_all(GraphBuilder& g, bool in_body) {
+    g.copy("load", x_, host_end(in_), 400);
+    g.copy_rows("rows", y_, x_, {.bytes = 8, .rows = 4, .to_pitch = 64, .from_pitch = 32});
+    g.fill("words", h_.subview(0, 20), 5u);
+    g.fill_rows("row_fill", h_.subview(40, 60), {.count = 3, .rows = 4, .pitch = 48}, 6u);
+    const NodeId bytes = g.fill("bytes", View<uint8_t>{reinterpret_cast<uint8_t*>(h_.data) + 100, 7}, uint8_t{9});
+    g.launch("blend", machine().blend_of(n), {.a = x_, .b = h_, .key = {}, .y = z_, .salt = 3},
+             {.after = {bytes}, .attributes = {.cluster = {has_clusters() ? 2u : 1u, 1, 1}, .priority = -1}});
+    g.launch("add", machine().accumulate_of(n), {.y = z_, .x = y_, .salt = 1});
+    g.empty("end", {bytes});
+    if (in_body) return;
+    g.host("call", [] {}, {{"in", host_end(in_), Access::in}});
+    g.record_event("note", noted_, {{"z", z_, Access::in}});
+    g.wait_event("hold", noted_, {{"y", y_, Access::out}});
+    g.values("values", {write_to(x_, 7u), wait_until(x_, Until::any_bit, 3u)});
+  }
+
+  static Plan finish(GraphBuilder& g) { return std::move(g).finish(EdgePolicy::programmatic); }
+
+  Plan every_kind() {
+    GraphBuilder inner(device(), "inner"), cloned(device(), "cloned"), g(device(), "outer");
+    for (GraphBuilder* builder : {&inner, &cloned, &g}) {
+      declare_all(*builder);
+      add_all(*builder, false);
+    }
+    g.child("moved", finish(inner));
+    g.child("clone", finish(cloned), ChildOwnership::cloned);
+    const auto condition = g.condition("c", 1), again = g.condition("again", 1), which = g.condition("which", 0);
+    g.launch("decide", machine().decide, {.value = x_, .condition = condition, .modulus = 2, .base = 0});
+    g.if_else(
+        "if", condition, [&](GraphBuilder& body) { add_all(body, true); },
+        [&](GraphBuilder& body) { body.fill("other", x_, 1u); });
+    g.launch("choose", machine().decide, {.value = x_, .condition = which, .modulus = 2, .base = 0});
+    g.switch_case("switch", which,
+                  {[&](GraphBuilder& body) { body.fill("zero", x_, 0u); },
+                   [&](GraphBuilder& body) { body.fill("one", x_, 1u); }});
+    g.fill("rounds", rounds_, 0u);
+    g.while_loop("while", again, [&](GraphBuilder& body) {
+      body.launch("count", machine().count, {.rounds = rounds_, .again = again, .limit = 2});
+    });
+    return finish(g);
+  }
+
+  const PlanNode& node_named(const Plan& plan, std::string_view name) {
+    for (const PlanNode& node : plan.nodes)
+      if (node.name == name) return node;
+    throw std::out_of_range(std::string(name) + " is not in\n" + to_text(plan));
+  }
+
+  GraphHandle new_graph() {
+    CUgraph graph = nullptr;
+    driver().check(driver().cuGraphCreate(&graph, 0), "cuGraphCreate", "create", "graph");
+    return GraphHandle(driver(), graph);
+  }
+  CUgraphNode add(const GraphHandle& graph, CUgraphNodeParams params, std::vector<CUgraphNode> before = {},
+                  std::vector<CUgraphEdgeData> edges = {}) {
+    CUgraphNode node = nullptr;
+    driver().check(driver().cuGraphAddNode(&node, graph.get(), before.data(), edges.empty() ? nullptr : edges.data(),
+                                           before.size(), &params),
+                   "cuGraphAddNode", "add", "node");
+    return node;
+  }
+  CUgraphNodeParams accumulate_params(void** pointers) {
+    CUgraphNodeParams params{};
+    params.type = CU_GRAPH_NODE_TYPE_KERNEL;
+    params.kernel.func = machine().accumulate.loaded->function;
+    const LaunchShape shape = blend_shape(n);
+    params.kernel.gridDimX = shape.grid[0];
+    params.kernel.blockDimX = shape.block[0];
+    params.kernel.gridDimY = params.kernel.gridDimZ = params.kernel.blockDimY = params.kernel.blockDimZ = 1;
+    params.kernel.kernelParams = pointers;
+    return params;
+  }
+
+  Words x_ = words("x", n), h_ = words("h", n), y_ = words("y", n), z_ = words("z", n), rounds_ = words("rounds", 1),
+        in_ = pinned("in", n);
+  Event noted_{device(), "noted"};
+};
+
+class ReadGraphOnCpuDriver : public ReadGraphTest {};
+
+TEST_F(ReadGraphOnCpuDriver, AGraphOfEveryKindIsReadAsThePlanThatMadeIt) {
+  const ExplicitGraph exec(every_kind());
+  const Plan plan = read_graph(device(), exec.graph(), {.name = "outer"});
+  EXPECT_EQ(ToldPlan(exec).difference(plan), "");
+  EXPECT_EQ(plan.nodes[0].read->handle, exec.node(0));
+  EXPECT_EQ(plan.nodes[0].name, "memcpy.0");
+  EXPECT_EQ(node_named(plan, "blend.0").kernel_name(), "blend");
+  EXPECT_EQ(node_named(plan, "conditional.2").conditional, ConditionalKind::while_);
+  EXPECT_EQ(node_named(plan, "conditional.0").bodies[1]->name, "outer/conditional.0.else");
+}
+
+TEST_F(ReadGraphOnCpuDriver, MemoryOfTheGraphIsReadWithItsBytes) {
+  GraphBuilder g(device(), "memory");
+  declare_all(g);
+  const Allocation scratch = g.allocate("scratch", n * sizeof(uint32_t));
+  g.copy("in", scratch.view<uint32_t>(), x_, x_.bytes());
+  g.launch("add", machine().accumulate_of(n), {.y = y_, .x = scratch.view<uint32_t>(), .salt = 1});
+  g.free(scratch);
+  const ExplicitGraph exec(finish(g));
+  const Plan plan = read_graph(device(), exec.graph());
+  EXPECT_EQ(ToldPlan(exec).difference(plan), "");
+  EXPECT_EQ(node_named(plan, "allocate.0").uses.at(0).bytes, n * sizeof(uint32_t));
+  EXPECT_EQ(node_named(plan, "free.0").uses.at(0).buffer, node_named(plan, "allocate.0").uses.at(0).buffer);
+}
+
+// The planted faults: one thing of the graph is another than the plan says.
+TEST_F(ReadGraphOnCpuDriver, WhatWasChangedElsewhereIsRead) {
+  const auto difference_after = [&](const auto& change) {
+    const ExplicitGraph exec(every_kind());
+    EXPECT_EQ(change(exec), CUDA_SUCCESS);
+    return ToldPlan(exec).difference(read_graph(device(), exec.graph(), {.name = "outer"}));
+  };
+  const auto set_kernel = [&](const ExplicitGraph& exec, const auto& change) {
+    const CUgraphNode add = exec.node(6);
+    CUDA_KERNEL_NODE_PARAMS held{};
+    EXPECT_EQ(driver().cuGraphKernelNodeGetParams(add, &held), CUDA_SUCCESS);
+    change(held);
+    return driver().cuGraphKernelNodeSetParams(add, &held);
+  };
+  EXPECT_NE(difference_after([&](const ExplicitGraph& exec) {
+              return set_kernel(exec, [](CUDA_KERNEL_NODE_PARAMS& held) { held.gridDimX = 1; });
+            }).find("grid"),
+            std::string::npos);
+  const Accumulate other{.y = z_, .x = y_, .salt = 2};
+  void* pointers[] = {const_cast<Accumulate*>(&other)};
+  EXPECT_NE(difference_after([&](const ExplicitGraph& exec) {
+              return set_kernel(exec, [&](CUDA_KERNEL_NODE_PARAMS& held) { held.kernelParams = pointers; });
+            }).find("argument 'salt'"),
+            std::string::npos);
+  EXPECT_NE(difference_after([&](const ExplicitGraph& exec) {
+              const CUgraphNode from = exec.node(0), to = exec.node(2);
+              return driver().cuGraphAddDependencies(exec.graph(), &from, &to, nullptr, 1);
+            }).find("load -> words"),
+            std::string::npos);
+}
+
+TEST_F(ReadGraphOnCpuDriver, AnEdgeOfAnotherPortIsNamedAndNoOrderOfMemory) {
+  const GraphHandle graph = new_graph();
+  const Accumulate args{.y = y_, .x = x_, .salt = 2};
+  void* pointers[] = {const_cast<Accumulate*>(&args)};
+  const CUgraphNode first = add(graph, accumulate_params(pointers));
+  CUgraphEdgeData launch_order{};
+  launch_order.type = CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC;
+  launch_order.from_port = CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER;
+  add(graph, accumulate_params(pointers), {first}, {launch_order});
+  const Plan plan = read_graph(device(), graph.get());
+  ASSERT_EQ(plan.edges.size(), 1u);
+  EXPECT_EQ(plan.edges[0].type, EdgeType::other);
+  EXPECT_EQ(plan.edges[0].from_port, CU_GRAPH_KERNEL_NODE_PORT_LAUNCH_ORDER);
+  EXPECT_NE(to_text(plan).find("after accumulate.0~[type 1, port 2 to 0] (declared)"), std::string::npos)
+      << to_text(plan);
+  EXPECT_NE(to_json(plan).find("\"from_port\": 2"), std::string::npos);
+}
+
+TEST_F(ReadGraphOnCpuDriver, WhatPlansHaveNoWordForIsNamed) {
+  const GraphHandle graph = new_graph();
+  CUgraphNodeParams planes{};
+  planes.type = CU_GRAPH_NODE_TYPE_MEMCPY;
+  CUDA_MEMCPY3D& copy = planes.memcpy.copyParams;
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = x_.address();
+  copy.dstDevice = y_.address();
+  copy.srcPitch = copy.dstPitch = 16;
+  copy.srcHeight = copy.dstHeight = 4;  // of which two rows are copied
+  copy.WidthInBytes = 8;
+  copy.Height = 2;
+  copy.Depth = 3;
+  add(graph, planes);
+  CUexternalSemaphore semaphores[2] = {};
+  CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC from{};
+  from.type = CU_EXTERNAL_SEMAPHORE_HANDLE_TYPE_TIMELINE_SEMAPHORE_FD;
+  for (CUexternalSemaphore& semaphore : semaphores)
+    ASSERT_EQ(driver().cuImportExternalSemaphore(&semaphore, &from), CUDA_SUCCESS);
+  CUDA_EXTERNAL_SEMAPHORE_SIGNAL_PARAMS values[2] = {};
+  values[0].params.fence.value = 3;
+  values[1].params.fence.value = 4;
+  CUgraphNodeParams signal{};
+  signal.type = CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL;
+  signal.extSemSignal = {semaphores, values, 2};
+  add(graph, signal);
+  signal.extSemSignal.numExtSems = 1;
+  add(graph, signal);
+  const Plan plan = read_graph(device(), graph.get());
+  ASSERT_EQ(plan.nodes.size(), 3u);
+  EXPECT_EQ(plan.nodes[0].kind, NodeKind::other);
+  EXPECT_EQ(plan.nodes[0].name, "memcpy.0");
+  EXPECT_EQ(plan.nodes[0].read->what, "copies 3 planes of 2 rows of 8 B from memory to memory");
+  EXPECT_EQ(plan.nodes[1].kind, NodeKind::other);
+  EXPECT_EQ(plan.nodes[1].read->what, "signals 2 external semaphores: 3, 4");
+  EXPECT_EQ(plan.nodes[2].kind, NodeKind::semaphore_signal);
+  EXPECT_EQ(plan.nodes[2].semaphore, (SemaphoreParameters{semaphores[0], 3}));
+  EXPECT_NE(to_text(plan).find("other: signals 2 external semaphores: 3, 4 |"), std::string::npos) << to_text(plan);
+  EXPECT_NE(to_json(plan).find("copies 3 planes"), std::string::npos);
+  for (const CUexternalSemaphore semaphore : semaphores) driver().cuDestroyExternalSemaphore(semaphore);
+}
+
+// Planes whose rows lie at one distance are rows.
+TEST_F(ReadGraphTest, ACopyOfEvenPlanesIsReadAsRows) {
+  const GraphHandle graph = new_graph();
+  CUgraphNodeParams planes{};
+  planes.type = CU_GRAPH_NODE_TYPE_MEMCPY;
+  CUDA_MEMCPY3D& copy = planes.memcpy.copyParams;
+  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+  copy.srcDevice = x_.address();
+  copy.srcXInBytes = 4;
+  copy.dstDevice = y_.address();
+  copy.srcPitch = 16;
+  copy.dstPitch = 32;
+  copy.srcHeight = copy.dstHeight = 2;
+  copy.WidthInBytes = 8;
+  copy.Height = 2;
+  copy.Depth = 3;
+  add(graph, planes);
+  const Plan plan = read_graph(device(), graph.get());
+  EXPECT_EQ(plan.nodes.at(0).kind, NodeKind::memcpy);
+  EXPECT_EQ(
+      plan.nodes[0].copy,
+      (CopyParameters{
+          .to = y_.address(), .from = x_.address() + 4, .bytes = 8, .rows = 6, .to_pitch = 32, .from_pitch = 16}));
+}
+
+TEST_F(ReadGraphTest, APlanThatWasReadDoesNotRun) {
+  GraphBuilder g(device(), "one");
+  declare_all(g);
+  g.fill("fill", x_, 1u);
+  const ExplicitGraph exec(finish(g));
+  const Plan plan = read_graph(device(), exec.graph());
+  expect_error([&] { ExplicitGraph again(plan); },
+               {"cannot use plan 'graph'", "read from a graph that was built elsewhere", "GraphBuilder::graph"});
+  GraphBuilder outer(device(), "outer");
+  expect_error([&] { outer.child("inner", plan); }, {"read from a graph that was built elsewhere"});
+}
+
+}  // namespace
+}  // namespace nodewright
