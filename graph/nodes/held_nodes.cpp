@@ -28,7 +28,7 @@ struct HeldEnd {
   CUdeviceptr device;
   size_t x, y, z, lod, pitch, height;
 
-  // Of its first byte. `width` and `rows` count where the copy names no pitch and no height.
+  // The address of its first byte. `width` and `rows` count where the copy names no pitch and no height.
   uint64_t address(size_t width, size_t rows) const {
     const uint64_t first = type == CU_MEMORYTYPE_HOST ? reinterpret_cast<uint64_t>(host) : uint64_t{device};
     return first + z * slice(width, rows) + y * row(width) + x;

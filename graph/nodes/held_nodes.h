@@ -32,7 +32,7 @@ CUgraphNodeType held_type(const Driver& driver, CUgraphNode node, std::string_vi
 // What it points at belongs to the node: it is only read.
 CUDA_KERNEL_NODE_PARAMS held_kernel(const Driver& driver, CUgraphNode node, std::string_view name);
 
-// Of the kernel that a node launches.
+// Those of the kernel that a node launches.
 std::vector<KernelParameter> held_parameters(const Driver& driver, const CUDA_KERNEL_NODE_PARAMS& kernel,
                                              std::string_view name);
 // A kernel's arguments, copied, as its parameters lie in their block. Bytes between them are 0.

@@ -1,8 +1,8 @@
-// Random plans of every kind of node, built and read: each is told as the plan that made it.
+// Random plans of every kind of node, built and read: each reads as the plan that made it.
 #include "graph/dump/graph_dump.h"
 #include "graph/nodes/held_nodes.h"
 #include "tests/graph/plan_fuzz_fixture.h"
-#include "tests/graph/read/told_plan.h"
+#include "tests/graph/read/plan_as_read.h"
 
 namespace nodewright {
 namespace {
@@ -17,9 +17,9 @@ TEST_F(PlanFuzzReadOnCpuDriver, ARandomGraphIsReadAsThePlanThatMadeIt) {
     const ExplicitGraph exec(maker.make());
     std::string problem;
     try {
-      const Plan told = read_graph(device(), exec.graph(), {.name = exec.plan().name});
-      nodes += told.nodes.size();
-      problem = ToldPlan(exec).difference(told);
+      const Plan found = read_graph(device(), exec.graph(), {.name = exec.plan().name});
+      nodes += found.nodes.size();
+      problem = PlanAsRead(exec).difference(found);
     } catch (const std::exception& error) {
       problem = error.what();
     }
@@ -30,7 +30,7 @@ TEST_F(PlanFuzzReadOnCpuDriver, ARandomGraphIsReadAsThePlanThatMadeIt) {
 }
 
 // The planted fault: one edge more or one edge less than the plan has.
-TEST_F(PlanFuzzReadOnCpuDriver, AnEdgeTakenFromARandomGraphIsNotTold) {
+TEST_F(PlanFuzzReadOnCpuDriver, AnEdgeTakenFromARandomGraphIsMissed) {
   size_t cut = 0;
   const unsigned most = std::min(plans(), 100u);
   for (unsigned i = 0; i < most; ++i) {
@@ -42,7 +42,7 @@ TEST_F(PlanFuzzReadOnCpuDriver, AnEdgeTakenFromARandomGraphIsNotTold) {
     const HeldEdge& gone = edges[i % edges.size()];
     ASSERT_EQ(driver.cuGraphRemoveDependencies(exec.graph(), &gone.from, &gone.to, &gone.data, 1), CUDA_SUCCESS);
     ++cut;
-    EXPECT_NE(ToldPlan(exec).difference(read_graph(device(), exec.graph(), {.name = exec.plan().name})), "");
+    EXPECT_NE(PlanAsRead(exec).difference(read_graph(device(), exec.graph(), {.name = exec.plan().name})), "");
   }
   EXPECT_GT(cut, most / 3);
 }

@@ -6,7 +6,7 @@
 #include "graph/nodes/graph_handle.h"
 #include "graph/read/kernel_names.h"
 #include "tests/graph/blend_fixture.h"
-#include "tests/graph/read/told_plan.h"
+#include "tests/graph/read/plan_as_read.h"
 
 namespace nodewright {
 namespace {
@@ -111,7 +111,7 @@ class ReadGraphOnCpuDriver : public ReadGraphTest {};
 TEST_F(ReadGraphOnCpuDriver, AGraphOfEveryKindIsReadAsThePlanThatMadeIt) {
   const ExplicitGraph exec(every_kind());
   const Plan plan = read_graph(device(), exec.graph(), {.name = "outer"});
-  EXPECT_EQ(ToldPlan(exec).difference(plan), "");
+  EXPECT_EQ(PlanAsRead(exec).difference(plan), "");
   EXPECT_EQ(plan.nodes[0].read->handle, exec.node(0));
   EXPECT_EQ(plan.nodes[0].name, "memcpy.0");
   EXPECT_EQ(node_named(plan, "blend.0").kernel_name(), "blend");
@@ -128,7 +128,7 @@ TEST_F(ReadGraphOnCpuDriver, MemoryOfTheGraphIsReadWithItsBytes) {
   g.free(scratch);
   const ExplicitGraph exec(finish(g));
   const Plan plan = read_graph(device(), exec.graph());
-  EXPECT_EQ(ToldPlan(exec).difference(plan), "");
+  EXPECT_EQ(PlanAsRead(exec).difference(plan), "");
   EXPECT_EQ(node_named(plan, "allocate.0").uses.at(0).bytes, n * sizeof(uint32_t));
   EXPECT_EQ(node_named(plan, "free.0").uses.at(0).buffer, node_named(plan, "allocate.0").uses.at(0).buffer);
 }
@@ -138,7 +138,7 @@ TEST_F(ReadGraphOnCpuDriver, WhatWasChangedElsewhereIsRead) {
   const auto difference_after = [&](const auto& change) {
     const ExplicitGraph exec(every_kind());
     EXPECT_EQ(change(exec), CUDA_SUCCESS);
-    return ToldPlan(exec).difference(read_graph(device(), exec.graph(), {.name = "outer"}));
+    return PlanAsRead(exec).difference(read_graph(device(), exec.graph(), {.name = "outer"}));
   };
   const auto set_kernel = [&](const ExplicitGraph& exec, const auto& change) {
     const CUgraphNode add = exec.node(6);
