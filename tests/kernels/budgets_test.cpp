@@ -36,12 +36,6 @@ uint64_t known_spill_bytes(const ShippedKernel& kernel) {
   return name == "attend_tiles" ? 24 : 0;  // of a prompt, heads of 128 and 256
 }
 
-// A kernel in tiles takes what the one that it stands for takes.
-std::string args_name(const std::string& kernel) {
-  if (kernel == "flash_decode") return "attend";
-  return kernel.starts_with("tile_") ? kernel.substr(5) : kernel;
-}
-
 uint64_t rounded_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
 
 // Blocks that an SM holds at once, by registers, shared memory and threads, as cuda_occupancy.h counts them for 8.0 and
@@ -96,7 +90,7 @@ void check_rules(const ShippedKernel& kernel, const CompiledKernel& compiled, co
   EXPECT_EQ(cubin.waits, kernel.card.cc_major >= 9 ? 1 : 0) << "the wait at the end of NODEWRIGHT_KERNEL costs nothing";
   ASSERT_EQ(cubin.parameters.size(), 1u);
   EXPECT_EQ(cubin.parameters[0].offset, 0u);
-  const uint64_t own = args_bytes().at(args_name(cubin.name));
+  const uint64_t own = args_bytes().at(cubin.name);
   EXPECT_EQ(cubin.parameters[0].bytes,
             kernel.request.timed ? timed_stamps_offset(own) + sizeof(Out<BlockStamps>) : own);
 }
