@@ -61,12 +61,11 @@ class ProductRate {
 };
 
 double weight_flops(const ModelConfig& c, int64_t tokens) {
-  const auto d = [](int64_t n) { return static_cast<double>(n); };
   double layers = 0;
   for (int64_t layer = 0; layer < c.layers; ++layer)
-    layers += d(c.hidden) * d(c.qkv_width()) + d(c.query_width()) * d(c.hidden) +
-              d(c.gated ? 3 : 2) * d(c.hidden) * d(c.feed_forward_width(layer));
-  return 2 * (d(tokens) * layers + d(c.hidden) * d(c.vocab));  // one row sees the head
+    layers += static_cast<double>(layer_elements(c, layer, c.experts.chosen));
+  const auto head = static_cast<double>(matrix_size(c, Part::head).elements());
+  return 2 * (static_cast<double>(tokens) * layers + head);  // one row sees the head
 }
 
 double attention_flops(const ModelConfig& c, int64_t tokens) {

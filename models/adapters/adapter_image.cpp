@@ -17,14 +17,14 @@ namespace {
 
 // A and B of a module, in bf16.
 struct ReadModule {
-  std::vector<bf16> a, b;
+  std::vector<WeightElement> a, b;
   int64_t rank = 0, cols = 0;  // of A, all columns
   float scale = 0;
 };
 
-std::vector<bf16> read_bf16(const TensorInfo& tensor) {
+std::vector<WeightElement> read_bf16(const TensorInfo& tensor) {
   const std::vector<float> values = read_floats(tensor);
-  std::vector<bf16> rounded(values.size());
+  std::vector<WeightElement> rounded(values.size());
   convert_to_bf16(Dtype::kF32, reinterpret_cast<const std::byte*>(values.data()), rounded.data(),
                   static_cast<int64_t>(values.size()));
   return rounded;
@@ -36,7 +36,7 @@ class MatrixImage {
   MatrixImage(std::byte* slot, const AdapterMatrix& matrix, int64_t rank) : slot_(slot), m_(matrix), rank_(rank) {}
 
   void add(const WeightPart& part, const ReadModule& module) {
-    auto* const b = reinterpret_cast<bf16*>(slot_ + m_.b);
+    auto* const b = reinterpret_cast<WeightElement*>(slot_ + m_.b);
     for (int64_t i = 0; i < part.rows; ++i) {
       const int64_t output = part.first + i * part.step, row = part.from + i * part.from_step;
       std::memcpy(b + output * rank_, module.b.data() + row * module.rank, bytes_of(module.rank));
@@ -45,13 +45,13 @@ class MatrixImage {
   }
 
  private:
-  static size_t bytes_of(int64_t elements) { return static_cast<size_t>(elements) * sizeof(bf16); }
+  static size_t bytes_of(int64_t elements) { return static_cast<size_t>(elements) * sizeof(WeightElement); }
 
   // Once for each part: a module that holds several of them gives each its A.
   void add_a(int64_t part, const ReadModule& module, int64_t from_col) {
     bool& has = has_a_[static_cast<size_t>(part)];
     if (std::exchange(has, true)) return;
-    auto* const a = reinterpret_cast<bf16*>(slot_ + m_.a) + part * rank_ * m_.stride;
+    auto* const a = reinterpret_cast<WeightElement*>(slot_ + m_.a) + part * rank_ * m_.stride;
     for (int64_t r = 0; r < module.rank; ++r)
       std::memcpy(a + r * m_.stride, module.a.data() + r * module.cols + from_col, bytes_of(m_.cols));
     reinterpret_cast<float*>(slot_ + m_.scales)[part] = module.scale;

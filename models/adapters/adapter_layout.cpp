@@ -1,6 +1,5 @@
 #include "models/adapters/adapter_layout.h"
 
-#include "kernels_src/args.h"
 #include "models/weights/row_stride.h"
 #include "runtime/memory/arena.h"
 
@@ -8,23 +7,14 @@ namespace nodewright {
 namespace {
 
 AdapterMatrix matrix_of(const ModelConfig& c, Part part) {
-  AdapterMatrix m{.outputs = AdapterLayout::outputs_of(c, part), .parts = AdapterLayout::parts_of(c, part)};
-  switch (part) {
-    case Part::qkv:
-      m.cols = c.hidden, m.first = {c.query_width(), c.query_width() + c.kv_width()};
-      break;
-    case Part::gate_up:
-      m.cols = c.hidden, m.alternates = c.gated;
-      break;
-    case Part::out:
-      m.cols = c.query_width();
-      break;
-    default:
-      m.cols = c.intermediate;
-      break;
-  }
-  if (m.parts == 1) m.first = {m.outputs, m.outputs};
-  m.stride = row_stride(m.cols);
+  const MatrixSize size = matrix_size(c, part);
+  AdapterMatrix m{.cols = size.cols,
+                  .stride = row_stride(size.cols),
+                  .outputs = size.outputs,
+                  .parts = AdapterLayout::parts_of(c, part),
+                  .first = {size.outputs, size.outputs},
+                  .alternates = part == Part::gate_up && c.gated};
+  if (part == Part::qkv) m.first = {c.query_width(), c.query_width() + c.kv_width()};
   return m;
 }
 
@@ -32,17 +22,6 @@ AdapterMatrix matrix_of(const ModelConfig& c, Part part) {
 
 int64_t AdapterLayout::parts_of(const ModelConfig& config, Part part) {
   return part == Part::qkv ? 3 : part == Part::gate_up && config.gated ? 2 : 1;
-}
-
-int64_t AdapterLayout::outputs_of(const ModelConfig& config, Part part) {
-  switch (part) {
-    case Part::qkv:
-      return config.qkv_width();
-    case Part::gate_up:
-      return (config.gated ? 2 : 1) * config.intermediate;
-    default:
-      return config.hidden;
-  }
 }
 
 AdapterLayout::AdapterLayout(const ModelConfig& config, const AdapterLimits& limits) : limits_(limits) {
@@ -59,8 +38,8 @@ AdapterLayout::AdapterLayout(const ModelConfig& config, const AdapterLimits& lim
         continue;
       }
       AdapterMatrix m = matrix_of(config, part);
-      m.a = take(m.parts * limits.rank * m.stride, sizeof(bf16));
-      m.b = take(m.outputs * limits.rank, sizeof(bf16));
+      m.a = take(m.parts * limits.rank * m.stride, sizeof(WeightElement));
+      m.b = take(m.outputs * limits.rank, sizeof(WeightElement));
       m.scales = take(m.parts, sizeof(float));
       matrices_.push_back(m);
     }

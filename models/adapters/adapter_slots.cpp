@@ -19,15 +19,16 @@ void AdapterSlots::upload(const Stream& stream, int64_t slot, const AdapterImage
     write_device_async(stream, to, bytes.data(), bytes.size(), buffer_.name());
 }
 
-Weight<bf16> AdapterSlots::a(const AdapterMatrix& m) const {
+Weight<WeightElement> AdapterSlots::a(const AdapterMatrix& m) const {
   const auto rows = static_cast<uint64_t>(m.parts * layout_.limits().rank);
-  return weight_of<bf16>(buffer_).subview(m.a / sizeof(bf16),
-                                          last_slot_bytes() / sizeof(bf16) + rows * static_cast<uint64_t>(m.stride));
+  return weight_of<WeightElement>(buffer_).subview(
+      m.a / sizeof(WeightElement), last_slot_bytes() / sizeof(WeightElement) + rows * static_cast<uint64_t>(m.stride));
 }
 
-Weight<bf16> AdapterSlots::b(const AdapterMatrix& m) const {
+Weight<WeightElement> AdapterSlots::b(const AdapterMatrix& m) const {
   const auto elements = static_cast<uint64_t>(m.outputs * layout_.limits().rank);
-  return weight_of<bf16>(buffer_).subview(m.b / sizeof(bf16), last_slot_bytes() / sizeof(bf16) + elements);
+  return weight_of<WeightElement>(buffer_).subview(m.b / sizeof(WeightElement),
+                                                   last_slot_bytes() / sizeof(WeightElement) + elements);
 }
 
 Weight<float> AdapterSlots::scales(const AdapterMatrix& m) const {

@@ -5,6 +5,7 @@
 
 #include "models/adapters/adapter_image.h"
 #include "models/adapters/adapter_layout.h"
+#include "models/weights/row_stride.h"
 #include "runtime/memory/memory.h"
 #include "runtime/stream.h"
 
@@ -24,8 +25,8 @@ class AdapterSlots {
   NamedRange range() const { return {buffer_.name(), buffer_.address(), buffer_.bytes(), "weight"}; }
 
   // A matrix in slot 0; slot i's lies i * slot_bytes() further. Each view reaches to its place in the last slot.
-  Weight<bf16> a(const AdapterMatrix& matrix) const;
-  Weight<bf16> b(const AdapterMatrix& matrix) const;
+  Weight<WeightElement> a(const AdapterMatrix& matrix) const;
+  Weight<WeightElement> b(const AdapterMatrix& matrix) const;
   Weight<float> scales(const AdapterMatrix& matrix) const;
 
  private:

@@ -132,10 +132,6 @@ struct ModelConfig {
     for (size_t layer = 0; layer < static_cast<size_t>(all_layers()); ++layer) all.push_back(feed_forward_of(layer));
     return all;
   }
-  // Outputs that a row has in the middle of a layer's block: of experts those of all that it has.
-  int64_t feed_forward_width(int64_t layer) const {
-    return feed_forward(layer) == FeedForward::dense ? intermediate : experts.chosen * experts.intermediate;
-  }
   // Whether queries and keys are normed over the heads of all ranks, of which this one has a part.
   bool norms_heads_of_ranks() const { return head_norm == HeadNorm::width && shard.is_part(); }
   int64_t query_width() const { return heads * head_dim; }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "models/config/model_config.h"
+#include "models/config/part.h"
 
 namespace nodewright {
 namespace {
@@ -18,14 +19,6 @@ namespace {
                .detail = std::move(detail),
                .advice = fmt::format("fewer stages than {}, or one device", count),
                .fault = Fault::usage});
-}
-
-// Elements of weights, but for vectors.
-int64_t elements_of_layer(const ModelConfig& c, int64_t layer) {
-  const int64_t matrices = c.gated ? 3 : 2;
-  const int64_t width =
-      c.feed_forward(layer) == FeedForward::dense ? c.intermediate : c.experts.count * c.experts.intermediate;
-  return c.hidden * (c.qkv_width() + c.query_width() + matrices * width);
 }
 
 // The first stages over the first layers: of each stage its layers, and all stages' elements, the largest first.
@@ -44,7 +37,7 @@ std::vector<int64_t> layers_of_stages(const ModelConfig& whole, int64_t count) {
   const auto at = [](int64_t n) { return static_cast<size_t>(n); };
   std::vector<int64_t> before{0};  // [layers + 1] elements of the layers before
   for (int64_t layer = 0; layer < whole.layers; ++layer)
-    before.push_back(before.back() + elements_of_layer(whole, layer));
+    before.push_back(before.back() + layer_elements(whole, layer, whole.experts.count));
   const int64_t of_vocabulary = whole.vocab * whole.hidden;
   const int64_t of_first = of_vocabulary + (whole.learned_positions ? whole.max_position * whole.hidden : 0);
   std::vector<Cut> best{Cut{}};  // [layers + 1] cuts into the stages so far; those beyond there are none

@@ -34,11 +34,11 @@ const NormWeights& StepWeights::norm(Part part) const {
   }
 }
 
-Weight<bf16> StepWeights::post_gain(Part part) const {
+Weight<WeightElement> StepWeights::post_gain(Part part) const {
   return part == Part::attention_post_norm ? layer->attention_post_norm : layer->feed_forward_post_norm;
 }
 
-Weight<bf16> StepWeights::gain_after(Part part) const {
+Weight<WeightElement> StepWeights::gain_after(Part part) const {
   return part == Part::out ? layer->feed_forward_norm.gain : next_gain;
 }
 
@@ -74,7 +74,7 @@ void settle_residual(Residual& residual, View<float> x) {
   if (std::holds_alternative<DeferredResidual>(residual)) residual = PlainResidual{x};
 }
 
-ResidualOut leave_gained(Residual& residual, const DecodeState& s, Weight<bf16> gain, uint64_t blocks) {
+ResidualOut leave_gained(Residual& residual, const DecodeState& s, Weight<WeightElement> gain, uint64_t blocks) {
   const GainedResidual left{s.gained, s.squares.subview(0, blocks * count_of((s.rows + 7) / 8 * 8))};
   residual = left;
   return {gain, left.gained, left.squares};
@@ -85,7 +85,7 @@ AdapterIn adapter_in(const RowAdapters& adapters, const DecodeState& s, Part par
   return {.h = s.shrunk[place_of(part)],
           .b = adapters.slots->b(layout.of(adapters.layer, part)),
           .ids = s.inputs.adapters,
-          .slot_elements = static_cast<int64_t>(layout.slot_bytes() / sizeof(bf16))};
+          .slot_elements = static_cast<int64_t>(layout.slot_bytes() / sizeof(WeightElement))};
 }
 
 }  // namespace nodewright

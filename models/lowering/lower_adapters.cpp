@@ -23,7 +23,7 @@ int64_t ranks_of(const Situation& at, Part part) {
 
 // Each row reads the matrices of one slot.
 uint64_t bytes_of_slot(const DecodeState& s, int64_t rows, int64_t stride) {
-  return sizeof(bf16) * count_of(s.rows * rows * stride);
+  return sizeof(WeightElement) * count_of(s.rows * rows * stride);
 }
 
 // The node of a part whose sums are of `ranks` dimensions, by either kernel. `read_bytes`: of x.
@@ -36,14 +36,15 @@ void emit_shrink(const Kernel<Args>& kernel, Args args, Part part, int64_t ranks
                   .ids = step.s.inputs.adapters,
                   .n_live = step.s.inputs.n_live,
                   .ranks = ranks,
-                  .slot_elements = static_cast<int64_t>(adapters.slots->layout().slot_bytes() / sizeof(bf16))};
+                  .slot_elements = static_cast<int64_t>(adapters.slots->layout().slot_bytes() / sizeof(WeightElement))};
   const View<float> h = step.s.shrunk[place_of(part)];
   args.h = h;
   step.g.launch("shrink_" + std::string(to_string(part)), kernel, args,
                 Traffic{bytes_of_slot(step.s, ranks, m.stride) + read_bytes, h.bytes()});
 }
 
-ShrinkShape shrink_shape(const Situation& at, const Op& op, int64_t cols) {
+ShrinkShape shrink_shape(const Situation& at, const Op& op) {
+  const int64_t cols = matrix_size(at.config, op.part).cols;
   return {at.step.rows, cols, row_stride(cols), ranks_of(at, op.part), op.gain != Part::embedding};
 }
 std::vector<Constant> shrink_constants(const Situation& at, const ShrinkShape& shape, std::vector<Constant> more) {
@@ -77,7 +78,7 @@ float expand_scale(const Situation& at, Part part) { return part == Part::qkv ? 
 
 void add_expand_kernel(Lowered& lowered, const Situation& at, const Op& product, float scale) {
   if (!at.step.adapters.any()) return;
-  const int64_t outputs = product.part == Part::qkv ? at.config.qkv_width() : at.config.hidden;
+  const int64_t outputs = matrix_size(at.config, product.part).outputs;
   lowered.kernels.push_back(kernel_choice<Expand>({"expand", {rank_constant(at), factor_constant("kScale", scale)}},
                                                   expand_shape(static_cast<unsigned>(at.step.rows), outputs)));
 }
@@ -102,7 +103,7 @@ void emit_expand(const LoadedRun& run, const StepPlace& step, const RowAdapters&
 Attempt lower_norm_shrink(const Situation& at, std::span<const Op> ops, Travel travel) {
   if (!begins(ops, {OpKind::shrink}) || ops[0].gain == Part::embedding) return {};
   const Op& op = ops[0];
-  const ShrinkShape shape = shrink_shape(at, op, at.config.hidden);
+  const ShrinkShape shape = shrink_shape(at, op);
   const auto kernel = [&](bool post_norm) {
     return kernel_choice<NormShrink>(
         {"norm_shrink", shrink_constants(at, shape, {constant("kNorm", op.norm), constant("kPostNorm", post_norm)})},
@@ -130,8 +131,7 @@ Attempt lower_norm_shrink(const Situation& at, std::span<const Op> ops, Travel t
 Attempt lower_shrink(const Situation& at, std::span<const Op> ops, Travel travel) {
   if (!begins(ops, {OpKind::shrink})) return {};
   const Op& op = ops[0];
-  const int64_t cols = op.part == Part::out ? at.config.query_width() : at.config.intermediate;
-  const ShrinkShape shape = shrink_shape(at, op, cols);
+  const ShrinkShape shape = shrink_shape(at, op);
   Lowered lowered{
       .operations = 1,
       .kernels = {kernel_choice<Shrink>({"shrink", shrink_constants(at, shape, {})}, shape.launch_shape())}};

@@ -245,7 +245,7 @@ Attempt lower_norm_rows(const Situation& at, std::span<const Op> ops, Travel) {
 Attempt lower_gate(const Situation& at, std::span<const Op> ops, Travel) {
   if (!begins(ops, {OpKind::activate})) return {};
   const bool gated = ops[0].gated, adapted = at.step.adapters.any();
-  const int64_t cols = (gated ? 2 : 1) * at.config.intermediate, stride = row_stride(cols);
+  const int64_t cols = matrix_size(at.config, Part::gate_up).outputs, stride = row_stride(cols);
   std::vector<Constant> constants = {constant("kActivation", at.config.activation), constant("kGated", gated),
                                      constant("kBias", at.config.biases.gate_up), constant("kRagged", cols != stride)};
   const LaunchShape shape = gate_shape(static_cast<unsigned>(at.step.rows), at.config.intermediate, gated);

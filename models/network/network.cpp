@@ -47,23 +47,6 @@ std::string heading_of(const Network& network, size_t kind) {
 
 }  // namespace
 
-std::string_view to_string(Part part) {
-  constexpr std::string_view kNames[] = {"embedding",
-                                         "attention_norm",
-                                         "qkv",
-                                         "head_norms",
-                                         "out",
-                                         "attention_post_norm",
-                                         "feed_forward_norm",
-                                         "router",
-                                         "gate_up",
-                                         "down",
-                                         "feed_forward_post_norm",
-                                         "final_norm",
-                                         "head"};
-  return kNames[static_cast<size_t>(part)];
-}
-
 std::string_view to_string(OpKind kind) {
   constexpr std::string_view kNames[] = {"embed",       "norm",     "product", "route",        "expert_product",
                                          "head_norm",   "rotate",   "append",  "attend",       "activate",
@@ -96,38 +79,30 @@ void Recorder::shrink(Value x, Part matrix, Part gain) {
 }
 
 Value Recorder::product(Value x, Part matrix) {
-  Op op{.kind = OpKind::product, .in = x, .part = matrix};
-  switch (matrix) {
-    case Part::qkv:
-      op.cols = config_.hidden, op.outputs = config_.qkv_width(), op.bias = config_.biases.qkv;
-      break;
-    case Part::out:
-      op.cols = config_.query_width(), op.outputs = config_.hidden, op.bias = config_.biases.out;
-      break;
-    case Part::gate_up:
-      op.cols = config_.hidden, op.outputs = (config_.gated ? 2 : 1) * config_.intermediate,
-      op.bias = config_.biases.gate_up, op.gated = config_.gated;
-      break;
-    case Part::down:
-      op.cols = config_.intermediate, op.outputs = config_.hidden, op.bias = config_.biases.down;
-      break;
-    case Part::router:
-      op.cols = config_.hidden, op.outputs = config_.experts.count;
-      break;
-    default:  // the head
-      op.cols = config_.hidden, op.outputs = config_.head_rows();
-      break;
-  }
-  return record(op);
+  const MatrixSize size = matrix_size(config_, matrix);
+  const Biases& biases = config_.biases;
+  const bool bias = matrix == Part::qkv       ? biases.qkv
+                    : matrix == Part::out     ? biases.out
+                    : matrix == Part::gate_up ? biases.gate_up
+                                              : matrix == Part::down && biases.down;
+  return record({.kind = OpKind::product,
+                 .in = x,
+                 .part = matrix,
+                 .cols = size.cols,
+                 .outputs = size.outputs,
+                 .bias = bias,
+                 .gated = matrix == Part::gate_up && config_.gated});
 }
 
 Value Recorder::expert_product(Value x, Value experts, Part matrix) {
-  Op op{.kind = OpKind::expert_product, .in = x, .to = experts, .part = matrix};
-  if (matrix == Part::gate_up)
-    op.cols = config_.hidden, op.outputs = 2 * config_.experts.intermediate, op.gated = true;
-  else
-    op.cols = config_.experts.intermediate, op.outputs = config_.hidden;
-  return record(op);
+  const MatrixSize size = expert_matrix_size(config_, matrix);
+  return record({.kind = OpKind::expert_product,
+                 .in = x,
+                 .to = experts,
+                 .part = matrix,
+                 .cols = size.cols,
+                 .outputs = size.outputs,
+                 .gated = matrix == Part::gate_up});
 }
 
 bool has_post_norms(const Network& network) {

@@ -8,26 +8,9 @@
 #include <vector>
 
 #include "models/config/model_config.h"
+#include "models/config/part.h"
 
 namespace nodewright {
-
-// A weight by its part in the network. Those of a layer are its own in every layer.
-enum class Part : uint8_t {
-  embedding,
-  attention_norm,
-  qkv,         // queries, keys and values in one matrix
-  head_norms,  // of queries and of keys
-  out,
-  attention_post_norm,
-  feed_forward_norm,
-  router,   // of a mixture: a logit for each expert
-  gate_up,  // gate and up in one matrix, or up alone; of a mixture those of all experts
-  down,     // of a mixture likewise
-  feed_forward_post_norm,
-  final_norm,
-  head,
-};
-std::string_view to_string(Part part);  // "attention_norm"
 
 enum class OpKind : uint8_t {
   embed,           // rows of the embedding, scaled, and of the learned positions where there are such

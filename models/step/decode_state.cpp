@@ -136,7 +136,7 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
     s.normed = arena.take<bf16>("normed", n * round_up_8(config.hidden));
   if (shape.with_products()) {
     if (config.has_dense())
-      s.gate_up = arena.take<bf16>("gate_up", n * round_up_8((config.gated ? 2 : 1) * config.intermediate));
+      s.gate_up = arena.take<bf16>("gate_up", n * round_up_8(matrix_size(config, Part::gate_up).outputs));
     if (!device.driver().is_cpu())
       s.workspace = arena.take<uint8_t>("products.workspace", kProductWorkspaceBytes, "workspace");
   }

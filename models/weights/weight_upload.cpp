@@ -87,7 +87,7 @@ void zero_gaps(const Window& window, std::byte* chunk) {
 }
 
 // Rounds a row of the tensor, as floats, with what is added to it.
-void round_with_deltas(const WeightPart& part, int64_t tensor_row, std::vector<float>& row, bf16* to) {
+void round_with_deltas(const WeightPart& part, int64_t tensor_row, std::vector<float>& row, WeightElement* to) {
   std::vector<float> sum(row.size());
   for (const WeightDelta& delta : *part.deltas) delta.add_to(tensor_row, row, sum);
   convert_to_bf16(Dtype::kF32, reinterpret_cast<const std::byte*>(row.data()), to, static_cast<int64_t>(row.size()));
@@ -102,7 +102,7 @@ void read_columns(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, 
   const uint64_t element_bytes = dtype_bits(tensor.dtype) / 8;
   const int64_t count = task.end - task.begin;
   scratch.resize(static_cast<uint64_t>(count) * element_bytes);
-  std::vector<bf16> converted(static_cast<size_t>(count));
+  std::vector<WeightElement> converted(static_cast<size_t>(count));
   for (int64_t col = 0; col < source.stride; ++col) {
     if (col < source.cols) {
       const int64_t first = (part.from_col + col) * tensor.shape[1] + part.from + task.begin;
@@ -118,11 +118,11 @@ void read_columns(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, 
         convert_to_bf16(Dtype::kF32, reinterpret_cast<const std::byte*>(values.data()), converted.data(), count);
       }
     } else {
-      std::fill(converted.begin(), converted.end(), bf16{0});
+      std::fill(converted.begin(), converted.end(), WeightElement{0});
     }
     for (int64_t i = 0; i < count; ++i) {
       std::byte* row = chunk + (source.offset_of(part.first + (task.begin + i) * part.step) - chunk_begin);
-      reinterpret_cast<bf16*>(row)[col] = converted[static_cast<size_t>(i)];
+      reinterpret_cast<WeightElement*>(row)[col] = converted[static_cast<size_t>(i)];
     }
   }
 }
@@ -133,10 +133,10 @@ void draw_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
   const WeightPart& part = *task.part;
   const int64_t cols = part.tensor_cols();
   const DrawnTensor drawn(*part.tensor, cols);
-  std::vector<bf16> whole(static_cast<size_t>(cols));
+  std::vector<WeightElement> whole(static_cast<size_t>(cols));
   for (int64_t row = task.begin; row < task.end; ++row) {
     std::byte* const place = chunk + (source.offset_of(part.first + row * part.step) - chunk_begin);
-    const std::span to(reinterpret_cast<bf16*>(place), static_cast<size_t>(source.stride));
+    const std::span to(reinterpret_cast<WeightElement*>(place), static_cast<size_t>(source.stride));
     const int64_t tensor_row = part.from + row * part.from_step;
     drawn.row(tensor_row, whole);
     if (part.deltas != nullptr) {
@@ -146,7 +146,7 @@ void draw_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
     }
     std::ranges::copy(std::span(whole).subspan(static_cast<size_t>(part.from_col), static_cast<size_t>(source.cols)),
                       to.begin());
-    std::ranges::fill(to.subspan(static_cast<size_t>(source.cols)), bf16{0});
+    std::ranges::fill(to.subspan(static_cast<size_t>(source.cols)), WeightElement{0});
   }
 }
 
@@ -162,11 +162,11 @@ void read_parts_of_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_b
   const int64_t count = part.deltas == nullptr ? source.cols : cols;
   scratch.resize(static_cast<uint64_t>(count) * element_bytes);
   std::vector<float> values(part.deltas == nullptr ? 0 : static_cast<size_t>(cols));
-  std::vector<bf16> whole(values.size());
+  std::vector<WeightElement> whole(values.size());
   for (int64_t row = task.begin; row < task.end; ++row) {
     const int64_t tensor_row = part.from + row * part.from_step;
     tensor.file->read(tensor.offset + static_cast<uint64_t>(tensor_row * cols + first) * element_bytes, scratch);
-    auto* to = reinterpret_cast<bf16*>(chunk + (source.offset_of(part.first + row * part.step) - chunk_begin));
+    auto* to = reinterpret_cast<WeightElement*>(chunk + (source.offset_of(part.first + row * part.step) - chunk_begin));
     if (part.deltas == nullptr) {
       convert_to_bf16(tensor.dtype, scratch.data(), to, source.cols);
     } else {
@@ -174,7 +174,7 @@ void read_parts_of_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_b
       round_with_deltas(part, tensor_row, values, whole.data());
       std::copy_n(whole.begin() + part.from_col, source.cols, to);
     }
-    std::fill(to + source.cols, to + source.stride, bf16{0});
+    std::fill(to + source.cols, to + source.stride, WeightElement{0});
   }
 }
 
@@ -208,7 +208,7 @@ void read_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std
           offset_of(row),
           std::span(scratch).subspan(static_cast<uint64_t>(row - task.begin) * tensor_row_bytes, tensor_row_bytes));
   for (int64_t row = task.begin; row < task.end; ++row) {
-    auto* to = reinterpret_cast<bf16*>(place(row));
+    auto* to = reinterpret_cast<WeightElement*>(place(row));
     const std::byte* const stored = scratch.data() + static_cast<uint64_t>(row - task.begin) * tensor_row_bytes;
     if (part.deltas == nullptr) {
       convert_to_bf16(tensor.dtype, stored, to, source.cols);
@@ -217,7 +217,7 @@ void read_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std
       convert_to_floats(tensor.dtype, stored, values.data(), source.cols);
       round_with_deltas(part, part.from + row * part.from_step, values, to);
     }
-    std::fill(to + source.cols, to + source.stride, bf16{0});
+    std::fill(to + source.cols, to + source.stride, WeightElement{0});
   }
 }
 

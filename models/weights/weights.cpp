@@ -9,17 +9,14 @@
 #include <string>
 
 #include "base/json_file.h"
+#include "models/config/part.h"
 #include "runtime/error.h"
 #include "runtime/memory/arena.h"
 
 namespace nodewright {
 namespace {
 
-using Part = WeightPart;
 using Source = WeightSource;
-
-constexpr uint64_t kElementBytes = sizeof(bf16);
-constexpr int64_t kStrideElements = 8;  // 16 bytes of bf16, the widest load of a thread
 
 // What a checkpoint may hold of the frequencies, the rotations and the mask, all of which follow from config.json:
 // names that released files and those of older libraries have, below any part of the network.
@@ -73,7 +70,7 @@ class Image {
   std::vector<const TensorInfo*> tensors() const {
     std::set<const TensorInfo*> read;
     for (const Source& source : sources_)
-      for (const Part& part : source.parts) read.insert(part.tensor);
+      for (const WeightPart& part : source.parts) read.insert(part.tensor);
     return {read.begin(), read.end()};
   }
   uint64_t bytes() const { return bytes_; }
@@ -120,12 +117,12 @@ class Image {
     kept_ = is_own || (l == c.layers && !c.stage.is_last());  // the gain that the last sum of the stage may take
     norm(ours + "attention_norm", theirs, n.attention_norm);
     kept_ = is_own;
-    product(ours + "qkv", c.hidden, qkv(theirs), c.biases.qkv);
+    product(ours + "qkv", matrix_size(c, Part::qkv).cols, qkv(theirs), c.biases.qkv);
     if (c.head_norm != HeadNorm::none) {
       vector(ours + "q_norm", head_gains(theirs + n.q_norm, c.heads));
       vector(ours + "k_norm", head_gains(theirs + n.k_norm, c.kv_heads));
     }
-    summed_product(ours + "out", c.query_width(), whole(theirs + n.out, c.hidden), c.biases.out);
+    summed_product(ours + "out", matrix_size(c, Part::out).cols, whole(theirs + n.out, c.hidden), c.biases.out);
     norm(ours + "attention_post_norm", theirs, n.attention_post_norm);
     norm(ours + "feed_forward_norm", theirs, n.feed_forward_norm);
     if (c.feed_forward(l) == FeedForward::experts)
@@ -141,8 +138,10 @@ class Image {
     if (c.gated)
       gate_up(ours + "gate_up", theirs);
     else
-      product(ours + "up", c.hidden, own(theirs + names_.up, all(c.intermediate)), c.biases.gate_up);
-    summed_product(ours + "down", c.intermediate, whole(theirs + names_.down, c.hidden), c.biases.down);
+      product(ours + "up", matrix_size(c, Part::gate_up).cols, own(theirs + names_.up, all(c.intermediate)),
+              c.biases.gate_up);
+    summed_product(ours + "down", matrix_size(c, Part::down).cols, whole(theirs + names_.down, c.hidden),
+                   c.biases.down);
   }
 
   // ---- Queries and keys, whose heads lie so that elements i and i + head_dim / 2 turn together
@@ -252,7 +251,7 @@ class Image {
         fused ? Pieces{{theirs + names_.gate_up, 2 * inner, first, own},
                        {theirs + names_.gate_up, 2 * inner, inner + first, own}}
               : Pieces{{theirs + names_.gate, inner, first, own}, {theirs + names_.up, inner, first, own}};
-    rows(name, config_.hidden, padded(config_.hidden), pieces, ".weight", 2);
+    rows(name, config_.hidden, row_stride(config_.hidden), pieces, ".weight", 2);
     if (config_.biases.gate_up) rows(name + ".bias", 1, 1, pieces, ".bias", 2);
   }
 
@@ -262,7 +261,7 @@ class Image {
     const ModelConfig& c = config_;
     const TensorNames& n = names_;
     matrix(ours + "router", c.hidden, whole(theirs + n.router, c.experts.count));
-    Source gates{ours + "gate_up", 0, 0, c.hidden, padded(c.hidden), {}};
+    Source gates{ours + "gate_up", 0, 0, c.hidden, row_stride(c.hidden), {}};
     const int64_t own = c.experts.intermediate, inner = all(own), first = c.shard.first_of(inner);
     const size_t before = sources_.size();
     Pieces downs;
@@ -285,7 +284,7 @@ class Image {
 
   // The rows of the pieces one below the other.
   void matrix(std::string name, int64_t cols, const Pieces& pieces, bool transposed = false) {
-    rows(std::move(name), cols, padded(cols), pieces, ".weight", 1, transposed);
+    rows(std::move(name), cols, row_stride(cols), pieces, ".weight", 1, transposed);
   }
 
   // Row i of piece p: where `step` is 1 after those of the pieces before it, else at p + i * step.
@@ -315,8 +314,6 @@ class Image {
                             .from_col = piece.from_col});
     source.rows += piece.rows;
   }
-
-  static int64_t padded(int64_t cols) { return (cols + kStrideElements - 1) / kStrideElements * kStrideElements; }
 
   void add(Source source) {
     if (!kept_) return;
@@ -388,11 +385,12 @@ DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& c
     sources.emplace(s.name, &s);
     weights.ranges_.push_back({s.name, weights.buffer_.address() + s.offset, s.bytes(), "weight"});
   }
-  const auto vector = [&](const std::string& name) -> Weight<bf16> {
+  const auto vector = [&](const std::string& name) -> Weight<WeightElement> {
     const auto found = sources.find(name);
     if (found == sources.end()) return {};
     const Source& s = *found->second;
-    return weight_of<bf16>(weights.buffer_).subview(s.offset / kElementBytes, s.bytes() / kElementBytes);
+    return weight_of<WeightElement>(weights.buffer_)
+        .subview(s.offset / sizeof(WeightElement), s.bytes() / sizeof(WeightElement));
   };
   const auto norm = [&](const std::string& name) { return NormWeights{vector(name), vector(name + ".shift")}; };
   const auto matrix = [&](const std::string& name) -> WeightMatrix {

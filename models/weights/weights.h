@@ -8,6 +8,7 @@
 
 #include "models/config/model_config.h"
 #include "models/weights/checkpoint.h"
+#include "models/weights/row_stride.h"
 #include "models/weights/weight_upload.h"
 #include "runtime/memory/memory.h"
 #include "runtime/stream.h"
@@ -16,32 +17,32 @@ namespace nodewright {
 
 // A norm's vectors, [width] each; shift of a LayerNorm only.
 struct NormWeights {
-  Weight<bf16> gain, shift;
+  Weight<WeightElement> gain, shift;
 };
 
 // Row r of the matrix is at data + r * stride: rows start 16-byte aligned, so that they can be read in 16-byte words.
 struct WeightMatrix {
-  Weight<bf16> data;  // [rows, stride], row-major; columns from cols on are zero
+  Weight<WeightElement> data;  // [rows, stride], row-major; columns from cols on are zero
   int64_t rows = 0;
   int64_t cols = 0;
-  int64_t stride = 0;  // cols rounded up to a multiple of 8
-  Weight<bf16> bias;   // [rows], or empty
+  int64_t stride = 0;          // row_stride(cols)
+  Weight<WeightElement> bias;  // [rows], or empty
 };
 
 // What a family lacks is empty.
 struct LayerWeights {
-  NormWeights attention_norm;           // [hidden]
-  WeightMatrix qkv;                     // [(heads + 2 * kv_heads) * head_dim, hidden]: query rows, then key, then value
-  Weight<bf16> q_norm, k_norm;          // [head_dim], or with HeadNorm::width of all heads that qkv has
-  WeightMatrix out;                     // [hidden, heads * head_dim]
-  Weight<bf16> attention_post_norm;     // [hidden]
-  NormWeights feed_forward_norm;        // [hidden]
-  WeightMatrix router;                  // [experts, hidden] of a layer with experts, whose gate_up and down are
-                                        // the matrices, one below the other
-  WeightMatrix gate_up;                 // [2 * intermediate, hidden]: row 2i is gate i, row 2i + 1 is up i; without a
-                                        // gate [intermediate, hidden]
-  WeightMatrix down;                    // [hidden, intermediate]
-  Weight<bf16> feed_forward_post_norm;  // [hidden]
+  NormWeights attention_norm;  // [hidden]
+  WeightMatrix qkv;            // [(heads + 2 * kv_heads) * head_dim, hidden]: query rows, then key, then value
+  Weight<WeightElement> q_norm, k_norm;       // [head_dim], or with HeadNorm::width of all heads that qkv has
+  WeightMatrix out;                           // [hidden, heads * head_dim]
+  Weight<WeightElement> attention_post_norm;  // [hidden]
+  NormWeights feed_forward_norm;              // [hidden]
+  WeightMatrix router;                        // [experts, hidden] of a layer with experts, whose gate_up and down are
+                                              // the matrices, one below the other
+  WeightMatrix gate_up;  // [2 * intermediate, hidden]: row 2i is gate i, row 2i + 1 is up i; without a
+                         // gate [intermediate, hidden]
+  WeightMatrix down;     // [hidden, intermediate]
+  Weight<WeightElement> feed_forward_post_norm;  // [hidden]
 };
 
 // What DecoderWeights::load would read and put on a device.
@@ -76,8 +77,8 @@ class DecoderWeights {
   const std::vector<LayerWeights>& layers() const { return layers_; }
   // For a stage of a pipeline: the post norm of the layer before its first, whose output it may have to add; and the
   // gain after its last layer, which may pre-scale that layer's output. Empty where the stage or the family has none.
-  Weight<bf16> post_gain_before() const { return post_gain_before_; }  // [hidden]
-  Weight<bf16> gain_behind() const { return gain_behind_; }            // [hidden]
+  Weight<WeightElement> post_gain_before() const { return post_gain_before_; }  // [hidden]
+  Weight<WeightElement> gain_behind() const { return gain_behind_; }            // [hidden]
 
   // A stage has its own, numbered as in the whole network. "embedding", "l0.attention_norm", "l0.qkv", ...,
   // "final_norm", and "head" unless tied; each 256-byte aligned. "l0.qkv.bias", "final_norm.shift" and the like follow
@@ -108,7 +109,7 @@ class DecoderWeights {
   uint64_t placed_at_;     // the address of the buffer that the members below were placed in
   WeightMatrix embedding_, positions_, head_;
   NormWeights final_norm_;
-  Weight<bf16> post_gain_before_, gain_behind_;
+  Weight<WeightElement> post_gain_before_, gain_behind_;
   std::vector<LayerWeights> layers_;
   std::vector<NamedRange> ranges_;
   uint64_t bytes_per_token_ = 0;

@@ -9,8 +9,8 @@ class Move {
  public:
   explicit Move(uint64_t by) : by_(by) {}  // modulo 2^64
 
-  void operator()(Weight<bf16>& weight) const {
-    if (weight.count > 0) weight.data = reinterpret_cast<const bf16*>(weight.address() + by_);
+  void operator()(Weight<WeightElement>& weight) const {
+    if (weight.count > 0) weight.data = reinterpret_cast<const WeightElement*>(weight.address() + by_);
   }
   void operator()(NormWeights& norm) const { all(norm.gain, norm.shift); }
   void operator()(WeightMatrix& matrix) const { all(matrix.data, matrix.bias); }

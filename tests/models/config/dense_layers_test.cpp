@@ -1,6 +1,7 @@
 // Which layers of a mixture have experts, and which have one feed-forward block, as transformers reads it: layer i has
 // experts where (i + 1) % decoder_sparse_step is 0 and mlp_only_layers does not name it.
 #include "models/config/model_config.h"
+#include "models/config/part.h"
 #include "models/network/network.h"
 #include "tests/models/checkpoint_files.h"
 #include "tests/support/test_places.h"
@@ -59,8 +60,9 @@ TEST(DenseLayers, HaveAWidthOfTheirOwn) {
   const ModelConfig some = mixture({{"mlp_only_layers", {0}}});
   EXPECT_EQ(some.intermediate, 100);
   EXPECT_EQ(some.experts.intermediate, 36);
-  EXPECT_EQ(some.feed_forward_width(0), 100);
-  EXPECT_EQ(some.feed_forward_width(1), 2 * 36);
+  const int64_t attention = matrix_size(some, Part::qkv).elements() + matrix_size(some, Part::out).elements();
+  EXPECT_EQ(layer_elements(some, 0, some.experts.chosen), attention + 3 * some.hidden * 100);
+  EXPECT_EQ(layer_elements(some, 1, some.experts.chosen), attention + 2 * 3 * some.hidden * 36);
   EXPECT_TRUE(some.has_dense());
   const ModelConfig none = mixture(json::object());
   EXPECT_EQ(none.intermediate, 0) << "no layer has it, so no devices need to share it";
