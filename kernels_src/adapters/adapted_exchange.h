@@ -12,7 +12,7 @@ namespace nodewright {
 // beside the registers of the exchange (NVRTC 13.0, tests/graph/team/exchange_kernels_test.cpp).
 inline constexpr int kWordsAtOnce = 2;
 
-// As ProjectExchange (kernels_src/projection/project_exchange.h), with its constants and kRank;
+// As ProjectExchange (kernels_src/projection/project_exchange.h), with its constants and kAdapterRank;
 // adapted_project_exchange.cu and tile_adapted_project_exchange.cu.
 struct AdaptedProjectExchange {
   In<bf16> x;                       // [rows, x_stride], the first cols elements of a row count
@@ -29,7 +29,7 @@ struct AdaptedProjectExchange {
   Exchange exchange;  // packet m * outputs + n: row m, output n
 };
 
-// As ExchangeAdd (kernels_src/exchange/exchange_add.h), with its constants and kRank; adapted_exchange_add.cu.
+// As ExchangeAdd (kernels_src/exchange/exchange_add.h), with its constants and kAdapterRank; adapted_exchange_add.cu.
 struct AdaptedExchangeAdd {
   Optional<In<float>> y;            // [rows, stride] what this rank has; empty with kBulk
   Optional<In<bf16>> y_bf16;        // [rows, stride] the same; empty without kBulk

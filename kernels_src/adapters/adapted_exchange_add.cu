@@ -5,6 +5,6 @@
 
 NODEWRIGHT_KERNEL(adapted_exchange_add, AdaptedExchangeAdd, ::nodewright::kThreadsOfSums) {
   exchange_and_add(args, [&](int64_t row, int64_t col, float value) {
-    return adapted<kRank, kWordsAtOnce>(args.adapter, row, static_cast<int>(col), 0, 1, value);
+    return with_adapter<kAdapterRank, kWordsAtOnce>(args.adapter, row, static_cast<int>(col), 0, 1, value);
   });
 }

@@ -27,7 +27,7 @@ NODEWRIGHT_KERNEL(adapted_gate, AdaptedGate, kGateThreads) {
   NODEWRIGHT_UNROLL
   for (int j = 0; j < 8; ++j)
     if (i + j / kUnit < args.outputs)
-      v[j] = adapted<kRank>(args.adapter, row, static_cast<int>(kUnit * i) + j, j % kUnit, kUnit, v[j]);
+      v[j] = with_adapter<kAdapterRank>(args.adapter, row, static_cast<int>(kUnit * i) + j, j % kUnit, kUnit, v[j]);
   const auto value = [&](int j) {
     if constexpr (kGated != 0) return activate<kActivation>(v[2 * j]) * v[2 * j + 1];
     return activate<kActivation>(v[j]);

@@ -20,7 +20,7 @@ struct AdaptedGateUp {
   AdapterIn adapter;            // parts: gate and up, or up
 };
 
-// As Gate (kernels_src/elementwise/gate.h), with its constants, launch shape and kRank; adapted_gate.cu.
+// As Gate (kernels_src/elementwise/gate.h), with its constants, launch shape and kAdapterRank; adapted_gate.cu.
 struct AdaptedGate {
   In<bf16> x;          // [rows, x_stride]
   Out<bf16> y;         // [rows, y_stride]

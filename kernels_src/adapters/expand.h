@@ -16,7 +16,7 @@ struct Expand {
   int64_t second, third;    // outputs that part 1 and part 2 begin with
 };
 
-// Constants: kRank; kScale, what B h is multiplied by, as the bits of a float; 0: 1.
+// Constants: kAdapterRank; kScale, what B h is multiplied by, as the bits of a float; 0: 1.
 inline constexpr unsigned kExpandThreads = 256;
 constexpr LaunchShape expand_shape(unsigned rows, int64_t outputs) {
   const auto blocks = static_cast<unsigned>((outputs + kExpandThreads - 1) / kExpandThreads);

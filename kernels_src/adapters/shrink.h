@@ -9,10 +9,10 @@ namespace nodewright {
 // Where the adapters of a matrix are. What is said of slot 0 lies in slot i a multiple of the slot's size behind.
 struct AdapterRows {
   Frozen<bf16> a;           // [ranks, kStride] of slot 0: A of each part, one below the other
-  Frozen<float> scales;     // [ranks / kRank] of slot 0: of each part
+  Frozen<float> scales;     // [ranks / kAdapterRank] of slot 0: of each part
   Settled<int32_t> ids;     // [rows] slot of the row's adapter; -1: none
   Settled<int32_t> n_live;  // [1] rows that count
-  int64_t ranks;            // parts * kRank
+  int64_t ranks;            // parts * kAdapterRank
   int64_t slot_elements;    // bf16 from one slot to the next; twice as many as floats
 };
 

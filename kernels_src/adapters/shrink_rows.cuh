@@ -35,7 +35,7 @@ NODEWRIGHT_DEVICE void shrink_row(const Args& args, Request request, Fill fill) 
   stream_weights(a, range, batch, slice, reinterpret_cast<float*>(shared_memory()),
                  [&](int segment, int rows, auto sum) {
                    for (int r = static_cast<int>(threadIdx.x); r < rows; r += static_cast<int>(kThreads))
-                     h[segment + r] = scales[(segment + r) / static_cast<int>(kRank)] * sum(r, 0);
+                     h[segment + r] = scales[(segment + r) / static_cast<int>(kAdapterRank)] * sum(r, 0);
                  });
 }
 

@@ -9,23 +9,23 @@
 
 namespace nodewright {
 
-// Constants: those of product/rows/matvec.cuh for one row of x a block, kRank.
+// Constants: those of product/rows/matvec.cuh for one row of x a block, kAdapterRank.
 struct ShrinkShape {
   int64_t rows = 1, cols = 0, stride = 0;
   int64_t ranks = 0;  // rows of A
   bool normed = false;
 
-  static constexpr int64_t kRanksOfBlock = 8;  // of more rows than one
+  static constexpr int64_t kDimensionsOfBlock = 8;  // of more rows than one
 
   constexpr MatvecShape matvec() const {
     MatvecShape shape{3, cols, stride, ranks, 1, normed};  // any odd number: a block has one row of x
-    shape.tuning.batch = std::min(shape.batch(), kRanksOfBlock);
-    shape.of_block = kRanksOfBlock;
+    shape.tuning.batch = std::min(shape.batch(), kDimensionsOfBlock);
+    shape.of_block = kDimensionsOfBlock;
     return shape;
   }
   constexpr ShapeConstants<7> constants() const { return matvec().constants(); }
   constexpr LaunchShape launch_shape() const {
-    const int64_t blocks = rows == 1 ? ranks : ranks / kRanksOfBlock;
+    const int64_t blocks = rows == 1 ? ranks : ranks / kDimensionsOfBlock;
     return {{static_cast<unsigned>(blocks), static_cast<unsigned>(rows), 1},
             {static_cast<unsigned>(matvec().threads()), 1, 1},
             matvec().shared_bytes()};

@@ -1,6 +1,6 @@
-// The dialect the kernels are written in: one spelling, two compilers. NVRTC sees CUDA; the host compiler sees the CPU
-// driver's emulation (cpu_driver/emulation.h) under the same names. A .cu file includes this first, holds
-// exactly one kernel, and that kernel is named as the file.
+// The macros and device functions that kernels are written with, so that two compilers accept the same source: NVRTC
+// gets CUDA here, and the host's C++ compiler gets the CPU driver's emulation of it (cpu_driver/emulation.h). A .cu
+// file defines one kernel, which has the name of the file, and includes this header before any other device code.
 //
 //   NODEWRIGHT_KERNEL(rms_norm, RmsNorm, kThreads) {            // args: const RmsNorm&
 //     float* scratch = reinterpret_cast<float*>(shared_memory());  // shared_bytes of the launch, 128-byte aligned
@@ -8,8 +8,8 @@
 //     wait_for_inputs();
 //   }
 //
-// With NODEWRIGHT_TIMED defined (KernelRequest::timed) the same source becomes the kernel's timed form: the body
-// between two stamps of each block, and Timed<Args> for an argument.
+// With NODEWRIGHT_TIMED defined (KernelRequest::timed) the same source compiles to the kernel's timed form: its
+// argument is Timed<Args>, and each block writes the time at which it starts, has waited and ends.
 #pragma once
 
 #include "kernels_src/args.h"
@@ -17,11 +17,12 @@
 
 #ifdef __CUDACC_RTC__
 
-// At most 128 registers a thread, so that an SM holds 512 threads and the next kernel's blocks can come in early; two
-// blocks of up to 320 threads, one of more. NODEWRIGHT_KERNEL_OF says itself how many of its blocks an SM is to hold.
+// The blocks of a kernel that an SM can hold at least: 512 threads of blocks of up to 256 threads (so that a thread has
+// at most 128 registers, and the next kernel's blocks can start early), two blocks of up to 320 threads, one larger
+// block. NODEWRIGHT_KERNEL_OF is given the number instead.
 #define NODEWRIGHT_BOUNDS(threads) (threads) > 320 ? 1 : (threads) > 256 ? 2 : 512 / (threads)
 #define NODEWRIGHT_KERNEL(name, Args, threads) NODEWRIGHT_KERNEL_OF(name, Args, threads, NODEWRIGHT_BOUNDS(threads))
-// The body is a function, so that all its paths end in the kernel, which lets no thread end without having waited.
+// The body is a function of its own, so that every return in it leads to end_waited() in the kernel.
 #ifdef NODEWRIGHT_TIMED
 #define NODEWRIGHT_KERNEL_OF(name, Args, threads, blocks_of_an_sm)                  \
   NODEWRIGHT_DEVICE void name##_body(const ::nodewright::Args& args);               \
@@ -46,23 +47,24 @@
   NODEWRIGHT_DEVICE void name##_body(const ::nodewright::Args& args)
 #endif
 #define NODEWRIGHT_DEVICE __device__ __forceinline__
-// Once in the code, however often it is called.
+// A function that is never inlined: its code exists once.
 #define NODEWRIGHT_CALLED __device__ __noinline__
 #define NODEWRIGHT_UNROLL _Pragma("unroll")
-// By a constant, or wholly, where only a device's registers gain by it: the host compiler takes ten times as long then.
+// Unrolls a loop by a constant, or completely, on the device alone: the host's compiler would take ten times as long.
 #define NODEWRIGHT_UNROLL_BY(count) NODEWRIGHT_PRAGMA(unroll(count))
 #define NODEWRIGHT_PRAGMA(text) _Pragma(#text)
 #define NODEWRIGHT_UNROLL_ON_DEVICE _Pragma("unroll")
-// Where a copy of the code each time would be loaded before it runs: instructions come from memory, too.
+// Keeps a loop rolled whose unrolled code would take longer to load than to run.
 #define NODEWRIGHT_NO_UNROLL _Pragma("unroll 1")
 #define INFINITY __int_as_float(0x7f800000)
 
-// cuda_device_runtime_api.h. Stays undefined in the cubin; the driver resolves it when it loads the cubin.
+// Declared as in cuda_device_runtime_api.h. It stays undefined in the cubin, and the driver resolves it on loading.
 extern "C" __device__ void cudaGraphSetConditional(unsigned long long handle, unsigned int value);
 
 namespace nodewright {
 
-// Nanoseconds, the same clock on every SM (PTX ISA, %globaltimer). Stays where it stands among memory accesses.
+// Nanoseconds of a clock that all SMs share (PTX ISA, %globaltimer). The compiler does not move memory accesses past
+// it.
 NODEWRIGHT_DEVICE uint64_t clock_ns() {
   uint64_t now;
   asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now)::"memory");
@@ -77,7 +79,7 @@ NODEWRIGHT_DEVICE BlockStamps* own_stamps(BlockStamps* stamps) {
   return stamps + (blockIdx.x + gridDim.x * row);
 }
 
-// In shared memory, so that no register lives through the kernel for it.
+// In shared memory, so that it takes no register for the length of the kernel.
 NODEWRIGHT_DEVICE uint64_t& waited_ns() {
   __shared__ uint64_t waited;
   return waited;
@@ -93,8 +95,8 @@ NODEWRIGHT_DEVICE void stamp_wait() {
   if (is_thread_0()) waited_ns() = clock_ns();
 }
 
-// The barrier holds back for threads that have left the kernel's body early: once some threads of a block have, the
-// others meet no barrier (CUDA programming guide, __syncthreads: all threads of the block or none).
+// Threads that return early from the kernel's body wait here for the others. The body itself has no barrier after an
+// early return (CUDA programming guide, __syncthreads: all threads of the block or none).
 NODEWRIGHT_DEVICE void stamp_end(BlockStamps* stamps) {
   __syncthreads();
   if (!is_thread_0()) return;
@@ -107,17 +109,18 @@ NODEWRIGHT_DEVICE void stamp_end(BlockStamps* stamps) {
 }
 #endif
 
-// Whether the thread has waited stands in a predicate register of the kernel, which asm declares where the kernel
-// begins. ptxas follows it: where all paths wait, it removes the register and the wait at the end, where one does not,
-// it keeps them. A function that waits is therefore inlined into the kernel (NODEWRIGHT_DEVICE); in another, ptxas
-// refuses the name of the register.
+// A predicate register, declared by asm at the start of the kernel, records whether the thread has waited. Where all
+// paths wait, ptxas removes the register and the wait at the end of the kernel; where one path does not, it keeps both.
+// A function that waits must be inlined into the kernel (NODEWRIGHT_DEVICE): elsewhere ptxas does not know the
+// register.
 NODEWRIGHT_DEVICE void start_unwaited() {
 #if __CUDA_ARCH__ >= 900
   asm volatile(".reg .pred nodewright_waited;\n\tsetp.ne.u32 nodewright_waited, 0, 0;");
 #endif
 }
 
-// A block that has ended has waited: edges that follow from this one's are left out (graph/edges/edge_derivation.cpp).
+// Makes every thread wait before it ends. Edge derivation relies on it where it leaves out an edge that other edges
+// imply (graph/edges/edge_derivation.cpp).
 NODEWRIGHT_DEVICE void end_waited() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("@!nodewright_waited griddepcontrol.wait;");
@@ -125,7 +128,7 @@ NODEWRIGHT_DEVICE void end_waited() {
 }
 
 // Blocks until every prerequisite grid has completed and its writes are visible (PTX ISA, griddepcontrol).
-// Every kernel calls it on every path, before any early return: a thread that has not waits when it ends.
+// A kernel calls it on every path, before any early return; a thread that has not called it waits when it ends.
 NODEWRIGHT_DEVICE void wait_for_inputs() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.wait;\n\tsetp.eq.u32 nodewright_waited, 0, 0;" ::: "memory");
@@ -135,15 +138,15 @@ NODEWRIGHT_DEVICE void wait_for_inputs() {
 #endif
 }
 
-// Permits dependents to be scheduled; publishes nothing.
+// Lets dependent grids start. It makes no write visible to them: that is what their wait does.
 NODEWRIGHT_DEVICE void release_dependents() {
 #if __CUDA_ARCH__ >= 900
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
 
-// The same, once the thread has waited: a kernel that releases its dependents only so, or when it ends, settles for
-// them what it has waited for (Settled in args.h).
+// Waits, then releases the dependents. Where a kernel releases them only with this function or by ending, all that it
+// has waited for is complete when they start, so they may read it before their own wait (Settled in args.h).
 NODEWRIGHT_DEVICE void release_behind_wait() {
 #if __CUDA_ARCH__ >= 900
   asm volatile(
@@ -158,7 +161,7 @@ NODEWRIGHT_DEVICE unsigned char* shared_memory() {
   return nodewright_shared;
 }
 
-// 16 bytes of memory that nothing writes after load: non-coherent, streamed past L1. No L2 prefetch hint: on one H200
+// Loads 16 bytes of memory that nothing writes any more: non-coherent, not kept in L1. No L2 prefetch hint: on one H200
 // (2026-11-20, 4 GiB read) L2::256B costs 9 % of the bandwidth (4.25 against 4.65 TB/s), L2::128B changes nothing.
 NODEWRIGHT_DEVICE uint4 load_frozen_16(const void* address) {
   uint4 v;
@@ -168,8 +171,8 @@ NODEWRIGHT_DEVICE uint4 load_frozen_16(const void* address) {
   return v;
 }
 
-// Sets what the conditional node of `condition` obeys when it runs. One thread of a launch calls it: calls that may run
-// at the same time are undefined (cuda_device_runtime_api.h).
+// Sets the value that decides what the conditional node of `condition` runs. One thread of a launch calls it:
+// concurrent calls are undefined (cuda_device_runtime_api.h).
 NODEWRIGHT_DEVICE void set_condition(const Condition& condition, unsigned value) {
   if (condition.handle != 0)
     cudaGraphSetConditional(condition.handle, value);
@@ -250,8 +253,8 @@ NODEWRIGHT_DEVICE void group_sums(float (&v)[N]) {
 #endif
 }
 
-// Elements of a Settled or SettledInOut field, also before wait_for_inputs(), or of another after it: past L1, which
-// may hold what an earlier launch read there. Stays before the wait where it stands before it.
+// Loads an element of a Settled or SettledInOut field, also before wait_for_inputs(), or of any field after it.
+// Bypasses L1, which may still hold an older value. The compiler does not move the load past the wait.
 NODEWRIGHT_DEVICE int32_t load_settled(const int32_t* address) {
 #ifdef __CUDACC_RTC__
   int32_t v;
@@ -270,7 +273,7 @@ NODEWRIGHT_DEVICE float load_settled(const float* address) {
 #endif
 }
 
-// Memory that other blocks of this launch have written before a fence and an arrival: read past L1.
+// Loads what another block of this launch has written before a fence and an arrival. Bypasses L1.
 NODEWRIGHT_DEVICE float load_shared_by_grid(const float* address) {
 #ifdef __CUDACC_RTC__
   return __ldcg(address);

@@ -1,4 +1,4 @@
-// The source of a product by rows whose x is an fp32 residual that the kernel normalizes.
+// The source of a product by rows whose x is the fp32 residual: the kernel normalizes it first.
 #pragma once
 
 #include "kernels_src/product/rows.cuh"

@@ -1,4 +1,5 @@
-// The source of a product in tiles whose x is a residual that the kernel normalizes, or whose norm is begun (kGained).
+// The source of a product in tiles whose x is the residual: the kernel normalizes it, or with kGained finishes the norm
+// of rows that the kernel before has multiplied with the norm's gain.
 #pragma once
 
 #include "kernels_src/product/tiles.cuh"

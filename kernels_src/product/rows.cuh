@@ -1,5 +1,6 @@
-// A product by rows: a source of x (Plain or Normed) streams the matrix past it, and an end (product/end/) takes the
-// sums. Block (b, t): a range of results, rows t * kTile .. + kTile - 1.
+// The engine for products of few rows, by dot products. A source of x (Plain or Normed) keeps rows of x in registers
+// and streams W past them, and an end (product/end/end.cuh) turns the sums into results. Block (b, t) computes a range
+// of results of rows t * kTile to t * kTile + kTile - 1.
 #pragma once
 
 #include "kernels_src/product/end/end.cuh"
@@ -14,7 +15,7 @@ struct RowPlace : ResultPlace<int64_t> {
   }
 };
 
-// x in bf16, as it lies.
+// The source of a product whose x is bf16 in memory, used unchanged.
 struct Plain {
   template <class Args, class Before, class Store>
   NODEWRIGHT_DEVICE static void run(const Args& args, int /*unit*/, Before before, Store store) {
@@ -27,8 +28,8 @@ NODEWRIGHT_DEVICE void product(const Args& args) {
   constexpr int kUnit = To::kUnit;
   static_assert(kBatch % kUnit == 0, "a gate row and its up row end in the same segment");
   const int own = static_cast<int>(threadIdx.x);
-  // With one row, this thread's result of the first segment, mostly the only one, comes with x: requested after the
-  // sums it would keep the next kernel waiting. For more rows there are no registers.
+  // With one row of x, the thread loads the old value of its result of the first segment (mostly the only one) together
+  // with x: loaded after the sums it would keep the next kernel waiting. More rows of x leave no registers for it.
   constexpr bool kComesWithX = kTile == 1 && To::kEarly;
   typename To::Held first{};
   bool has_first = kComesWithX;
@@ -45,7 +46,7 @@ NODEWRIGHT_DEVICE void product(const Args& args) {
           if (m >= live) continue;
           const auto value = [&, r = r, m = m](int part) {
             const int of_segment = kUnit * r + part, output = segment + of_segment;
-            return To::own(args, first_row + m, output, output % kUnit, biased(args, output, sum(of_segment, m)));
+            return To::adjusted(args, first_row + m, output, output % kUnit, biased(args, output, sum(of_segment, m)));
           };
           To::put(args, RowPlace{{first_row + m, segment / kUnit, r}}, value, has_first && i == own, first, kept);
         }

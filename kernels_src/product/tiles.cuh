@@ -1,5 +1,5 @@
-// A product on tensor cores: a source of x (Plain or Normed) streams tiles of the matrix past all its rows, and an end
-// (product/end/) takes the sums. Block b: a range of results, all rows.
+// The engine for products on tensor cores. A source of x (Plain or Normed) multiplies tiles of W with all rows of x,
+// and an end (product/end/end.cuh) turns the sums into results. Block b computes a range of results of all rows.
 #pragma once
 
 #include "kernels_src/product/end/end.cuh"
@@ -14,7 +14,8 @@ struct TilePlace : ResultPlace<int> {
   }
 };
 
-// x in bf16, as it lies. counts(k): whether output n + k of row m is one of the block's, and its row counts.
+// The source of a product whose x is bf16 in memory, used unchanged. counts(k): whether output n + k of row m is one of
+// the block's, and its row counts.
 struct Plain {
   template <class Args, class Before, class Store>
   NODEWRIGHT_DEVICE static void run(const Args& args, int /*unit*/, Before before, Store store) {
@@ -59,9 +60,9 @@ NODEWRIGHT_DEVICE void product(const Args& args) {
       },
       [&](int j, int n, int m, float first, float second, auto counts) {
         biases.add(j, first, second);
-        if constexpr (To::kAdapts) {
-          first = To::own(args, m, n, 0, first);
-          if (counts(1)) second = To::own(args, m, n + 1, To::kUnit - 1, second);
+        if constexpr (To::kAdjusts) {
+          first = To::adjusted(args, m, n, 0, first);
+          if (counts(1)) second = To::adjusted(args, m, n + 1, To::kUnit - 1, second);
         }
         NODEWRIGHT_UNROLL_ON_DEVICE
         for (int k = 0; k < kResults; ++k) {

@@ -1,5 +1,5 @@
-// What the nodes of a run of operations are made from, in parts of one meaning each. A lowering names the parts that it
-// needs as parameters of its emit function, and sees no others.
+// The state from which a lowering adds nodes to a step's graph. It is split into parts by subject: the step, weights,
+// cache, residual, head, adapters, ranks. The emit function of a lowering takes the parts that it uses as parameters.
 #pragma once
 
 #include <cstdint>
@@ -24,72 +24,75 @@ class Collectives;
 class TeamRank;
 struct LoadedRun;
 
-inline uint64_t count_of(int64_t n) { return static_cast<uint64_t>(n); }  // for views, whose counts have no sign
+inline uint64_t count_of(int64_t n) { return static_cast<uint64_t>(n); }  // as View::count is unsigned
 
-// The graph that the nodes of a step join, and the memory that they work in.
+// The graph to which nodes are added, and the memory that they use.
 struct StepPlace {
   GraphBuilder& g;
   const ModelConfig& config;
   const DecodeState& s;
-  bool chooses = false;  // the plan has rows that choose a token
+  bool chooses = false;  // some row of the step samples a token
 
-  View<bf16> input_of(Part part) const;  // of the products that add to the residual: out, down
+  View<bf16> input_of(Part part) const;  // the x of the products that add to the residual: out and down
 };
 
 // The weights of the model, and of the layer at hand.
 struct StepWeights {
   const DecoderWeights& model;
-  const LayerWeights* layer = nullptr;  // null before the first layer
-  Weight<bf16> next_gain = {};          // of the norm after the layer
-  int64_t index = 0;                    // of the layer
+  const LayerWeights* layer = nullptr;   // null before the first layer
+  Weight<WeightElement> next_gain = {};  // the gain of the norm that comes after the layer
+  int64_t index = 0;                     // number of the layer
 
   const WeightMatrix& matrix(Part part) const;
-  const NormWeights& norm(Part part) const;  // of attention_norm, feed_forward_norm, final_norm
-  Weight<bf16> post_gain(Part part) const;   // of the post norms
-  Weight<bf16> gain_after(Part part) const;  // of the norm that reads the residual after the part has added to it
+  const NormWeights& norm(Part part) const;          // part: attention_norm, feed_forward_norm or final_norm
+  Weight<WeightElement> post_gain(Part part) const;  // part: a post norm
+  Weight<WeightElement> gain_after(
+      Part part) const;  // the gain of the norm that reads the residual after `part` has added to it
 };
 
-// The cache of the layer at hand, and how its queries look at it.
+// The KV cache of the layer at hand, and the keys that its queries attend to.
 struct CachePlace {
   View<bf16> kv = {};
-  View<int32_t> table = {};        // of its page group
-  Weight<float> frequencies = {};  // empty where positions are learned
-  int64_t window = 0;              // keys attended; 0: all
+  View<int32_t> table = {};        // the block table of the layer's page group
+  Weight<float> frequencies = {};  // of the rotation; empty where positions are learned
+  int64_t window = 0;              // how many of the last keys a query attends to; 0: all
 };
 
-// The residual on its way through a step: in which form it is, and where.
+// The residual between two runs of operations, in one of three forms, and where it is in memory.
 struct PlainResidual {
   View<float> x;
 };
 struct GainedResidual {
-  View<bf16> gained;    // [rows, hidden] times the gain of the next norm
-  View<float> squares;  // [blocks of the kernel that left them, rows rounded up to 8]
+  View<bf16> gained;    // [rows, hidden] the residual times the gain of the next norm
+  View<float> squares;  // [blocks of the kernel before, rows rounded up to 8] sums of squares of each block's columns
 };
 struct DeferredResidual {
-  View<float> x;           // before the block
-  View<float> projected;   // what the block adds, normed with
-  Weight<bf16> post_gain;  // this
+  View<float> x;                    // the residual before the block
+  View<float> projected;            // the block's output, which joins it normed
+  Weight<WeightElement> post_gain;  // the gain of that norm
 };
 using Residual = std::variant<PlainResidual, GainedResidual, DeferredResidual>;
 
-// What the head has left of the logits, and where tokens go.
+// The logits that the head has computed, and where sampled tokens go.
 struct HeadRows {
   View<float> logits = {};
-  View<ScoredToken> best = {};   // of each part of the logits, or empty
-  View<int32_t> delivered = {};  // on the host, or empty
+  View<ScoredToken> best = {};   // the largest logit of each part of them, or empty
+  View<int32_t> delivered = {};  // the tokens in host memory, or empty
 };
 
-// The adapters that rows may have, and the layer at hand.
+// The LoRA adapters that rows may have, and the layer at hand.
 struct RowAdapters {
   const AdapterSlots* slots = nullptr;  // null: none
   int64_t layer = 0;
 };
 
-// How the ranks of a team exchange, of a part of a network.
+// How this device exchanges sums with the other ranks of its device group, where each has a part of the network. One of
+// the pointers is set then; where a device has the whole network, neither is.
 struct RankPlace {
-  TeamRank* packets = nullptr;         // by packets
-  Collectives* calls = nullptr;        // or by a library's calls
-  std::vector<NodeId> last_call = {};  // the last of those, after which the next one comes, as on every rank
+  TeamRank* packets = nullptr;   // kernels write packets into the other ranks' memory (graph/team)
+  Collectives* calls = nullptr;  // nodes call a library (NCCL)
+  std::vector<NodeId> last_call =
+      {};  // the last such node: the next one comes after it, so that all ranks keep one order
 };
 
 struct Emission {
@@ -108,7 +111,7 @@ struct Emission {
 };
 using Emit = std::function<void(const LoadedRun&, Emission&)>;
 
-// `f(run, parts...)` with the parts of an emission that its parameters name.
+// Makes an Emit of f(run, parts...), whose parameter types name the parts of the emission that it uses.
 template <class... Parts>
 Emit emits_from(std::function<void(const LoadedRun&, Parts...)> f) {
   return [f = std::move(f)](const LoadedRun& run, Emission& e) {
@@ -120,17 +123,20 @@ Emit emits(F f) {
   return emits_from(std::function(std::move(f)));
 }
 
-// The residual as a kernel reads it, and its norm. `x_next`: where a deferred one goes, or empty.
+// The argument block of a kernel that reads the residual and norms it. `x_next`: where the kernel stores a deferred
+// residual once it has added it up, or empty.
 ResidualIn residual_in(const Residual& residual, const NormWeights& norm, View<float> x_next = {});
-// The same where the kernel takes no residual times the next gain.
+// `residual`, but in the plain form where it is gained, for kernels that do not read that form.
 Residual not_gained(const Residual& residual, const StepPlace& step);
-// Where a deferred residual goes when it is read, and how the residual goes on from there.
+// The memory for x_next: of the step's two residuals the one that a deferred residual is not in.
 View<float> other_residual(const Residual& residual, const DecodeState& s);
+// Makes a deferred residual plain: a kernel has added it up and stored it in x.
 void settle_residual(Residual& residual, View<float> x);
-// What a kernel of `blocks` blocks leaves of the residual for the norm of this gain; the residual goes on in that form.
-ResidualOut leave_gained(Residual& residual, const DecodeState& s, Weight<bf16> gain, uint64_t blocks);
+// The argument block of a kernel of `blocks` blocks that leaves the residual gained, for the norm with this gain. Sets
+// `residual` to that form.
+ResidualOut leave_gained(Residual& residual, const DecodeState& s, Weight<WeightElement> gain, uint64_t blocks);
 
-// What the kernels of a row's adapter read: the layer's matrix of a part.
+// The argument block of kernels that add a row's adapter to the layer's matrix `part`.
 AdapterIn adapter_in(const RowAdapters& adapters, const DecodeState& s, Part part);
 
 }  // namespace nodewright

@@ -1,5 +1,7 @@
-// Products: a pattern of operations asks for one (ProductSpec), and engines say whether they multiply it in a step, or
-// why not: tiles on tensor cores, rows by dot products, a library. A new pattern or engine is a line in product.cpp.
+// Lowers matrix products W x + b. A ProductPattern recognizes operations that belong to one product (its norm, the
+// product, what becomes of the result) and describes them as a ProductSpec. The engines of the pattern are then tried
+// in order: tiles on tensor cores, rows by dot products, a library. Each lowers the product or returns why it cannot in
+// this step. A new pattern or engine is a line in product.cpp.
 #pragma once
 
 #include <optional>
@@ -17,66 +19,66 @@
 
 namespace nodewright {
 
-// What happens to W x + b.
+// The epilogue: what becomes of W x + b.
 enum class End : uint8_t {
-  store,    // it is left as it is
-  add,      // it is added to the residual, or its norm is
-  gate_up,  // f(gate) * up, or f(up), is left
-  logits,   // it is scaled and capped, and the largest of each part is left beside it
+  store,    // stored as it is
+  add,      // added to the residual; after a post norm, if there is one
+  gate_up,  // f(gate) * up is stored, or f(up) without a gate
+  logits,   // scaled, capped and stored, with the largest logit of each part
 };
 
-// A product as a run of operations asks for it.
+// One product, as a pattern has found it at the start of a list of operations.
 struct ProductSpec {
-  size_t operations = 0;             // of the run
-  Op product = {};                   // the matrix: its part, cols, outputs and bias
-  End end = End::store;              // what becomes of the result
-  int64_t rows = 0;                  // of x
-  std::optional<Op> norm = {};       // of x, which is the residual; none: x is as attention or activation left it
-  std::optional<Op> post_norm = {};  // between the product and the residual
-  bool gated = false;                // of gate_up
-  bool exchanged = false;            // the result is the sum over the ranks of a team
-  bool adapted = false;              // rows may have adapters
-  int64_t unit() const { return gated ? 2 : 1; }  // rows of W that make one output: a gate row and its up row
+  size_t operations = 0;  // how many operations it covers
+  Op product = {};        // the product itself: its part, cols, outputs and bias
+  End end = End::store;
+  int64_t rows = 0;                  // rows of x
+  std::optional<Op> norm = {};       // the norm of x, which is the residual; none: x comes from attention or activation
+  std::optional<Op> post_norm = {};  // the norm between the product and the residual
+  bool gated = false;                // End::gate_up has a gate
+  bool exchanged = false;            // the result is the sum over the ranks of a device group
+  bool adapted = false;              // rows may have LoRA adapters, which add to the result
+  int64_t unit() const { return gated ? 2 : 1; }  // rows of W for one element of the result: a gate row and its up row
 };
 
-// What multiplies. Says why not, where it does not.
+// Lowers a product, or returns why it cannot.
 using ProductEngine = Attempt (*)(const Situation& at, const ProductSpec& spec, Travel travel);
 struct NamedEngine {
-  std::string_view name;  // of the kernels that it takes for the pattern
+  std::string_view name;  // the kernels that it uses for the pattern, in --why
   ProductEngine take;
 };
-// Operations that are one product, and what multiplies it, the best first.
+// A pattern of operations that are one product, and its engines, the best first.
 struct ProductPattern {
-  std::optional<ProductSpec> (*match)(const Situation& at, std::span<const Op> ops);  // looks at the first of `ops`
+  std::optional<ProductSpec> (*match)(const Situation& at, std::span<const Op> ops);  // at the start of `ops`
   std::span<const NamedEngine> engines;
 };
 std::span<const ProductPattern> product_patterns();
 
-// lower_projections.cpp: kernels of the step's own.
+// lower_projections.cpp: this library's kernels.
 Attempt in_tiles(const Situation& at, const ProductSpec& spec, Travel travel);
-Attempt in_gained_tiles(const Situation& at, const ProductSpec& spec, Travel travel);  // of the head
+Attempt in_gained_tiles(const Situation& at, const ProductSpec& spec, Travel travel);  // the head alone
 Attempt by_rows(const Situation& at, const ProductSpec& spec, Travel travel);
-Attempt before_exchange(const Situation& at, const ProductSpec& spec, Travel travel);  // which is a node of its own
+Attempt before_exchange(const Situation& at, const ProductSpec& spec, Travel travel);  // the exchange is another node
 // lower_products.cpp
 Attempt by_library(const Situation& at, const ProductSpec& spec, Travel travel);
 // lower_experts.cpp
 Attempt experts_in_tiles(const Situation& at, const ProductSpec& spec, Travel travel);
 Attempt experts_by_rows(const Situation& at, const ProductSpec& spec, Travel travel);
 
-// Whether projections of a step of products are tiles that hold their rows, on this device.
+// Whether the projections of the step are tiles that keep x in registers, on this device.
 bool holds_rows(const Situation& at);
-// Whether projections are a library's products.
+// Whether the projections are a library's products.
 bool is_library_used(const Situation& at, Travel travel);
-// Whether the bias of qkv, as a library's product, is left to the kernel that rotates its heads.
+// Whether qkv is a library's product without its bias, which the kernel that rotates the heads adds.
 bool rope_adds_bias(const Situation& at, Travel travel);
-inline Constant rank_constant(const Situation& at) { return {"kRank", at.step.adapters.rank}; }
+inline Constant rank_constant(const Situation& at) { return {"kAdapterRank", at.step.adapters.rank}; }
 inline Constant ranks_constant(const Situation& at) { return {"kRanks", at.config.shard.ranks}; }
-// That of what is added to the residual.
+// The factor of everything that is added to the residual.
 inline Constant residual_scale(const Situation& at) { return factor_constant("kScale", at.config.residual_scale); }
 
-// ---- The arguments of kernels, each block filled here and nowhere else
+// ---- Argument structs of kernels: a group of fields that several kernels share (an argument block) is filled here
 
-// What the nodes of a product are made from.
+// The parts of an emission from which a product's nodes are made.
 struct ProductPlace {
   const StepPlace& step;
   const StepWeights& weights;
@@ -84,7 +86,7 @@ struct ProductPlace {
   const RowAdapters& adapters;
   RankPlace& ranks;
 
-  // Values that a rank gives to an exchange.
+  // Values that each rank sends in an exchange.
   uint64_t values() const { return count_of(step.s.rows * step.config.hidden); }
 };
 template <class F>  // f(run, place)
@@ -95,17 +97,18 @@ Emit emits_product(F f) {
   });
 }
 
-// Where a product's result goes when it reaches the residual.
+// Where the result of a product with End::add goes.
 struct SumTo {
   Op product = {};
-  std::optional<Part> post_norm = {};  // between the two: then it goes into `projected`
+  std::optional<Part> post_norm = {};  // the norm before the residual, which reads the result from `projected`
   Travel travel = Travel::plain;
   bool adds() const { return !post_norm; }
 };
 inline SumTo sum_to(const ProductSpec& spec, Travel travel) {
   return {spec.product, spec.post_norm ? std::optional(spec.post_norm->part) : std::nullopt, travel};
 }
-// Fills `residual`, or else `sum` or `y`, and `next` of a kernel of `blocks` blocks; the residual goes on in that form.
+// Fills the output fields of a kernel of `blocks` blocks: `residual`, or `sum` or `y` before a post norm, and `next`.
+// Sets p.residual to the form in which the kernel leaves it.
 template <class Args>
 void fill_sum(Args& args, const SumTo& to, uint64_t blocks, const ProductPlace& p) {
   const DecodeState& s = p.step.s;
@@ -126,7 +129,7 @@ void fill_sum(Args& args, const SumTo& to, uint64_t blocks, const ProductPlace& 
       args.next = leave_gained(p.residual, s, p.weights.gain_after(to.product.part), blocks);
 }
 
-// The matrix and the rows that it is multiplied with.
+// Fills the fields of the matrix, of x and of the residual's stride.
 template <class Args>
 Args product_args(const StepPlace& step, const StepWeights& weights, const Op& product) {
   const WeightMatrix& w = weights.matrix(product.part);
@@ -141,7 +144,7 @@ Args product_args(const StepPlace& step, const StepWeights& weights, const Op& p
   if constexpr (requires { args.eps; }) args.eps = step.config.eps;
   return args;
 }
-// The same, with what rows' adapters give and what the ranks exchange.
+// Fills those, and the blocks of adapters and of the exchange where the kernel has them.
 template <class Args>
 Args product_args(const ProductPlace& p, const Op& product) {
   Args args = product_args<Args>(p.step, p.weights, product);
@@ -150,50 +153,54 @@ Args product_args(const ProductPlace& p, const Op& product) {
   return args;
 }
 
-// ---- What stands in nodes of their own before or after a product
+// ---- Nodes before and after the node of a product
 
-// normed = norm(x), where products read normed rows: all, or of the final norm those that choose (lower_products.cpp).
+// The kernel that computes normed = norm(x) for a library's product: of all rows, or before the head of the rows that
+// sample (lower_products.cpp).
 KernelChoice norm_rows_choice(const Situation& at, const Op& norm);
 void emit_norm_rows(const Kernel<NormRows>& kernel, const StepPlace& step, const StepWeights& weights, const Op& norm);
 
-// Where rows may have adapters: what they add to a product, after it where something else stands between it and its
-// expand operation. Nothing elsewhere.
+// Where rows may have adapters, appends to `lowered` the kernel that adds them to the product; for engines that must
+// add them before the operation that follows the product.
 void add_expand_kernel(Lowered& lowered, const Situation& at, const Op& product, float scale);
-// `kernel`: its place among the run's.
+// Emits that kernel, the `kernel`-th of the run.
 void emit_expand(const LoadedRun& run, const StepPlace& step, const RowAdapters& adapters, Part part, View<float> y,
                  int64_t y_stride, size_t kernel);
 
-// What the ranks of a team exchange after a product.
+// A sum over the ranks of a device group, in nodes after the node of the product.
 struct ExchangedSum {
   SumTo to = {};
-  bool bias = false;     // the product's, which is added there
-  bool bulk = false;     // in bf16, by a bulk exchange
-  int64_t chosen = 0;    // of a mixture: how many experts of a row have given a value each; 0: there is one
-  bool adapted = false;  // what rows' adapters give is added before it is sent
-  bool is_lane = false;  // beside another lane's products
+  bool bias = false;     // these nodes add the product's bias
+  bool bulk = false;     // the ranks send bf16 by a bulk exchange, not floats by packets
+  int64_t chosen = 0;    // of a mixture: experts of a row, each of which has a value to add up; 0: there is one value
+  bool adapted = false;  // these nodes add the rows' adapters
+  bool is_lane = false;  // they run while another lane computes products
 };
-// Prompts, whose exchanges take their time by the byte, send what their products give in bf16 and in bulk.
+// Whether the exchange is a bulk exchange: in prompts, where the number of bytes decides how long it takes.
 bool sends_bulk(const ModelConfig& config, const StepShape& step, Travel travel);
-// Room for floats, as room for as many values in bf16.
+// The memory of these floats, for as many bf16.
 inline View<bf16> as_bf16(View<float> floats) { return {reinterpret_cast<bf16*>(floats.data), floats.count}; }
 inline ExchangedSum exchanged_sum(const Situation& at, const ProductSpec& spec, Travel travel) {
   return {.to = sum_to(spec, travel), .adapted = spec.adapted, .is_lane = at.step.is_lane};
 }
-// In which order a kernel of tiles adds the squares of what it leaves: lanes of a row; 0: by blocks of 256 columns.
+// The order in which a kernel in tiles adds up the squares of a row, which other kernels keep to get the same bits.
 struct TileOrder {
-  int64_t lanes = 0, splits = 1;
+  int64_t lanes = 0;    // lanes of a warp that share a row; 0: the order is by blocks of 256 columns
+  int64_t splits = 1;   // blocks of a cluster
   unsigned blocks = 0;  // of the kernel
 };
 TileOrder tile_order(const KernelChoice& tiles);
 
-// Its kernels, and their nodes after such a product, which has given `y`. `kernel`: the place of the first.
-// lower_exchange.cpp by packets, lower_collectives.cpp by a library's calls.
+// The kernels of such a sum, and the nodes that launch them after the product, whose result is y. `kernel`: the place
+// of the first of them among the run's kernels. By packets in lower_exchange.cpp, by a library's calls in
+// lower_collectives.cpp.
 std::vector<KernelChoice> exchange_choices(const Situation& at, const ExchangedSum& of, const TileOrder& order = {});
 void emit_exchange(const LoadedRun& run, size_t kernel, const ProductPlace& p, View<float> y, const ExchangedSum& of);
 std::vector<KernelChoice> gathered_sum_choices(const Situation& at, const ExchangedSum& of, const TileOrder& order);
 void emit_gathered_sum(const LoadedRun& run, size_t kernel, const ProductPlace& p, View<float> y,
                        const ExchangedSum& of);
-// The block of a kernel that takes a rank's own part of such a sum: y as it is or in bf16, and what is added to it.
+// Fills the block of a kernel that adds up such a sum: this rank's y, in floats or bf16, and what joins it (bias,
+// experts' weights, adapters).
 template <class Args>
 void fill_own(Args& args, const ProductPlace& p, View<float> y, const ExchangedSum& of) {
   args.n_live = p.step.s.inputs.n_live;
@@ -211,7 +218,7 @@ void fill_own(Args& args, const ProductPlace& p, View<float> y, const ExchangedS
 inline Constant scale_constant(const Situation& at, const SumTo& to) {
   return to.adds() ? residual_scale(at) : factor_constant("kScale", 1);
 }
-// A run of a product's kernel and these. `emit(run, place)` emits the product's node and returns what it has given.
+// A product and the exchange after it as one run. `emit(run, place)` adds the product's node and returns its result.
 template <class F>
 Lowered with_exchange(const Situation& at, const ProductSpec& spec, const ExchangedSum& of, KernelChoice product,
                       F emit, const TileOrder& order = {}) {

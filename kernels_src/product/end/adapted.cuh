@@ -1,5 +1,5 @@
-// An end of rows that may have adapters: each sum with what its row's adapter adds to it. kAtOnce as in
-// adapters/adapter_delta.cuh.
+// The end Of for rows that may have LoRA adapters: what the row's adapter adds to an output joins the sum before Of
+// gets it. kAtOnce: 16-byte words of B that a thread loads at once (adapter_delta.cuh).
 #pragma once
 
 #include "kernels_src/product/end/adapter_delta.cuh"
@@ -7,12 +7,13 @@
 
 namespace nodewright {
 
-template <class Of, int64_t kOfRank, int kAtOnce = 8>
+template <class Of, int64_t kRank, int kAtOnce = 8>
 struct Adapted : Of {
-  static constexpr bool kAdapts = true;
+  static constexpr bool kAdjusts = true;
   template <class Args>
-  NODEWRIGHT_DEVICE static float own(const Args& args, int64_t row, int output, int part, float sum) {
-    return adapted<kOfRank, kAtOnce>(args.adapter, row, output, part, Of::kUnit, sum);
+  NODEWRIGHT_DEVICE static float adjusted(const Args& args, int64_t row, int output, int part, float sum) {
+    return Of::adjusted(args, row, output, part,
+                        with_adapter<kRank, kAtOnce>(args.adapter, row, output, part, Of::kUnit, sum));
   }
 };
 

@@ -1,4 +1,5 @@
-// What a row's adapter adds to one output: B[output] . h, in fp32, from the first rank to the last.
+// What a row's LoRA adapter adds to one output of a product: B[output] . h, in fp32, dimension after dimension. kRank:
+// the rank of every adapter, padded (the kernel's constant kAdapterRank).
 #pragma once
 
 #include "kernels_src/device/numeric.cuh"
@@ -6,14 +7,14 @@
 
 namespace nodewright {
 
-// `word(j)`: elements 8j to 8j + 7 of B's row; `h`: the kRank values of the output's part. After the wait. `kAtOnce`:
-// words whose loads may be under way together.
-template <int64_t kOfRank, int kAtOnce = 8, class Word>
+// `word(j)` loads elements 8j to 8j + 7 of B's row; `h` has the kRank values of the output's part. Called after
+// wait_for_inputs(). kAtOnce: how many words are loaded at once.
+template <int64_t kRank, int kAtOnce = 8, class Word>
 NODEWRIGHT_DEVICE float adapter_sum(Word word, const float* h) {
-  static_assert(kOfRank % 8 == 0, "ranks are padded to whole loads");
+  static_assert(kRank % 8 == 0, "ranks are padded to whole loads");
   float sum = 0.0f;
   NODEWRIGHT_UNROLL_BY(kAtOnce)
-  for (int j = 0; j < static_cast<int>(kOfRank); j += 8) {
+  for (int j = 0; j < static_cast<int>(kRank); j += 8) {
     float w[8];
     unpack_8(word(j / 8), w);
     const float4 low = load_fp32_4(h + j), high = load_fp32_4(h + j + 4);
@@ -24,18 +25,19 @@ NODEWRIGHT_DEVICE float adapter_sum(Word word, const float* h) {
   }
   return sum;
 }
-template <int64_t kOfRank, int kAtOnce = 8>
+template <int64_t kRank, int kAtOnce = 8>
 NODEWRIGHT_DEVICE float adapter_delta(const bf16* b, const float* h) {
-  return adapter_sum<kOfRank, kAtOnce>([b](int j) { return load_frozen_16(b + 8 * j); }, h);
+  return adapter_sum<kRank, kAtOnce>([b](int j) { return load_frozen_16(b + 8 * j); }, h);
 }
 
-// v + that of output `output`, one of `part` of `parts`; of a row without an adapter v, bit for bit.
-template <int64_t kOfRank, int kAtOnce = 8>
-NODEWRIGHT_DEVICE float adapted(const AdapterIn& in, int64_t row, int output, int part, int parts, float v) {
+// v plus what the row's adapter adds to output `output`, which is one of part `part` of `parts` parts of the matrix.
+// For a row without an adapter it returns v, bit for bit.
+template <int64_t kRank, int kAtOnce = 8>
+NODEWRIGHT_DEVICE float with_adapter(const AdapterIn& in, int64_t row, int output, int part, int parts, float v) {
   const int slot = in.ids.data[row];
   if (slot < 0) return v;
-  return v + adapter_delta<kOfRank, kAtOnce>(in.b.data + slot * in.slot_elements + output * kOfRank,
-                                             in.h.data + (row * parts + part) * kOfRank);
+  return v + adapter_delta<kRank, kAtOnce>(in.b.data + slot * in.slot_elements + output * kRank,
+                                           in.h.data + (row * parts + part) * kRank);
 }
 
 }  // namespace nodewright

@@ -1,4 +1,4 @@
-// What an adapter adds to a projection, as a kernel reads it that adds it in its epilogue.
+// The argument block of kernels that add a row's LoRA adapter to a product: h = A x, which shrink has computed, and B.
 #pragma once
 
 #include "kernels_src/args.h"
@@ -6,8 +6,8 @@
 namespace nodewright {
 
 struct AdapterIn {
-  In<float> h;           // [rows, parts, kRank] what shrink has left, scaled
-  Frozen<bf16> b;        // [outputs, kRank] of slot 0; those of slot i lie i * slot_elements behind
+  In<float> h;           // [rows, parts, kAdapterRank] A x times the adapter's scale, by shrink
+  Frozen<bf16> b;        // [outputs, kAdapterRank] of slot 0; slot i begins i * slot_elements after slot 0
   Settled<int32_t> ids;  // [rows] slot of the row's adapter; -1: none, and h is not read
   int64_t slot_elements;
 };

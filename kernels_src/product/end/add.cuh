@@ -1,5 +1,6 @@
-// residual[m, n] += sum * kTimes. With kLeavesGain also next.gained[m, n] = residual[m, n] * next.gain[n], and in
-// next.squares[b, m] the sum of the squares of residual[m, n] over the block's n.
+// The end that adds to the residual: residual[m, n] += sum * kTimes. With kLeavesGain it also prepares the next norm:
+// next.gained[m, n] = residual[m, n] * next.gain[n], and next.squares[b, m] = the sum of residual[m, n] squared over
+// the outputs n of block b.
 #pragma once
 
 #include "kernels_src/device/numeric.cuh"
@@ -33,7 +34,7 @@ struct Add : End {
       squares = fmaf(value, value, squares);
     }
   }
-  // With those of the lane `offset` away.
+  // Adds the sum that the lane `offset` away has.
   NODEWRIGHT_DEVICE static void join(Kept& squares, int offset) {
     squares += __shfl_xor_sync(0xffffffffu, squares, offset);
   }

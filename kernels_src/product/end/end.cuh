@@ -1,14 +1,19 @@
-// Ends: the last step of a product, from each finished sum to memory. One type serves both engines, rows and tiles,
-// which know an end by these static members alone:
+// An end is the epilogue of a matrix product W x + b: it turns each finished sum into the kernel's output. The same end
+// works in both engines, products by rows (product/rows.cuh) and in tiles (product/tiles.cuh). An engine uses these
+// static members of an end and no others:
 //
-//   kUnit                       outputs of W that make one result: 2 of a gate and its up
-//   kEarly, Held, request()     the old value of a result's place, read while weights are on their way
-//   kAdapts, own()              changes the sum of an output, its bias included, before results are made of it
-//   put()                       stores a result; `sum(part)` gives the sums that make it
+//   kUnit                       outputs of W that make one result: 2 where a gate and its up make one, otherwise 1
+//   kEarly, Held, request()     request() loads the old value of a result while weights are still being loaded; called
+//                               where kEarly
+//   kAdjusts, adjusted()        adjusted() changes the sum of one output, its bias included, before put() gets it; the
+//                               engine for tiles calls it only where kAdjusts
+//   put()                       stores one result; it calls sum(part) for each of the kUnit sums that make the result
 //   kGathers, Kept, join(), finish()
-//                               a value gathered of a row over all its results, joined over the threads of the row
+//                               put() accumulates a value over the results of a row in Kept, join() adds that of
+//                               another thread of the row, and finish() stores the total; called where kGathers
 //
-// `at` is an engine's ResultPlace; its of_output() is in(), added in the order that suits the engine.
+// `at` is the engine's ResultPlace. Its of_output() returns the address that in() returns, added up in the order that
+// takes fewer instructions in that engine.
 #pragma once
 
 #include "kernels_src/device/dialect.cuh"
@@ -35,14 +40,14 @@ struct End {
   using Held = None;
   using Kept = None;
   static constexpr int kUnit = 1;
-  static constexpr bool kEarly = false, kAdapts = false, kGathers = false;
+  static constexpr bool kEarly = false, kAdjusts = false, kGathers = false;
 
   template <class Args, class At>
   NODEWRIGHT_DEVICE static Held request(const Args&, const At&) {
     return {};
   }
   template <class Args>
-  NODEWRIGHT_DEVICE static float own(const Args&, int64_t, int, int, float sum) {
+  NODEWRIGHT_DEVICE static float adjusted(const Args&, int64_t, int, int, float sum) {
     return sum;
   }
 };

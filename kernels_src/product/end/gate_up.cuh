@@ -1,5 +1,5 @@
-// y[m, i] = f(g) * u in bf16, g and u the sums of outputs 2i and 2i + 1; without a gate f(sum) of output i. f:
-// kFunction, an Activation.
+// The end of the feed-forward block's first product, in bf16: y[m, i] = f(g) * u, where g and u are the sums of outputs
+// 2i and 2i + 1. Without a gate y[m, i] = f(sum of output i). kFunction, an Activation, names f.
 #pragma once
 
 #include "kernels_src/device/numeric.cuh"

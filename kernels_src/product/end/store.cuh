@@ -1,4 +1,4 @@
-// y[m, n] = the sum.
+// The end that stores the sum as it is: y[m, n] = sum.
 #pragma once
 
 #include "kernels_src/product/end/end.cuh"

@@ -1,6 +1,6 @@
-// A product by rows whose sums cross the devices (project_exchange.cu, adapted_project_exchange.cu). A block sends all
-// sums of a segment of its outputs before it takes any; block (b, t) of a rank waits for the others' (b, t) alone,
-// which go through the same segments.
+// A product by rows whose results are sums over the ranks of a device group (project_exchange.cu,
+// adapted_project_exchange.cu). A block sends its sums of a whole segment of outputs before it receives any. Block
+// (b, t) of a rank waits only for blocks (b, t) of the other ranks, which go through the same segments.
 #pragma once
 
 #include "kernels_src/exchange/exchange.cuh"
@@ -9,14 +9,14 @@
 
 namespace nodewright {
 
-// `args`: those of ProjectExchange, at least. Own: an end whose own() gives the rank's sum of an output, the same bits
-// whenever it is called.
-template <class Own, class Args>
+// Args: ProjectExchange, or a struct with at least its fields. Of: an end whose adjusted() returns what this rank adds
+// to an output, the same bits at each call.
+template <class Of, class Args>
 NODEWRIGHT_DEVICE void project_and_exchange(const Args& args) {
   constexpr int kTeam = static_cast<int>(kRanks);
   const int thread = static_cast<int>(threadIdx.x);
-  // What the end needs beside the sums comes while the weights do: the epoch, and of one row this thread's element of
-  // the first segment, mostly the only one. Among more than two ranks there are no registers for them.
+  // Loaded while weights are being loaded: the epoch and, with one row of x, this thread's element of the residual in
+  // the first segment, mostly the only one. With more than two ranks there are no registers for them.
   constexpr bool kEarly = kTeam == 2, kComesWithX = kEarly && kAdds != 0 && kTile == 1;
   uint32_t epoch = 0;
   float first = 0.0f;
@@ -36,7 +36,7 @@ NODEWRIGHT_DEVICE void project_and_exchange(const Args& args) {
         const int output = segment + r;
         const int64_t row = first_row + m;
         f(i, row * args.outputs + output, row * args.residual_stride + output,
-          scaled_by<kScale>(Own::own(args, row, output, 0, biased(args, output, sum(r, m)))));
+          scaled_by<kScale>(Of::adjusted(args, row, output, 0, biased(args, output, sum(r, m)))));
       }
     };
     for_each_sum([&](int, int64_t at, int64_t, float mine) { send<kTeam>(args.exchange, at, mine, epoch); });

@@ -1,6 +1,6 @@
-// A product in tiles whose sums cross the devices: what tile_project_exchange.cu and its form of rows with adapters
-// share. A tile's sums are sent when it ends, while others are on their way; a block takes once it has sent all, from
-// the block of its number alone.
+// A product in tiles whose results are sums over the ranks of a device group (tile_project_exchange.cu,
+// tile_adapted_project_exchange.cu). A block sends a tile's sums as soon as the tile is finished, while it loads the
+// next tiles. After it has sent them all it receives the sums of the same block of each other rank.
 #pragma once
 
 #include "kernels_src/exchange/exchange.cuh"
@@ -58,8 +58,9 @@ NODEWRIGHT_DEVICE float take_kept(const Args& args, const KeptSums& kept, const 
   return squares;
 }
 
-// `args`: those of ProjectExchange, at least. Own: an end whose own() gives the rank's sum of an output.
-template <class Own, class Args>
+// Args: ProjectExchange, or a struct with at least its fields. Of: an end whose adjusted() returns what this rank adds
+// to an output.
+template <class Of, class Args>
 NODEWRIGHT_DEVICE void tile_project_and_exchange(const Args& args) {
   static_assert(kLeavesGained == 0 || kAdds != 0);
   int live = 0;
@@ -73,7 +74,7 @@ NODEWRIGHT_DEVICE void tile_project_and_exchange(const Args& args) {
       },
       [&](int n, int m, float sum) {
         if constexpr (kBias != 0) sum += to_float(args.bias.data[n]);
-        const float mine = scaled_by<kScale>(Own::own(args, m, n, 0, sum));
+        const float mine = scaled_by<kScale>(Of::adjusted(args, m, n, 0, sum));
         send<static_cast<int>(kRanks)>(args.exchange, m * args.outputs + n, mine, epoch);
         return mine;
       });

@@ -96,7 +96,7 @@ std::vector<Constant> more_constants(const AdaptedCase& c, size_t ranks) {
           {"kRanks", static_cast<int64_t>(ranks)},
           {"kAdds", c.adds ? 1 : 0},
           {"kLeavesGained", 0},
-          {"kRank", kRankOfAdapters}};
+          {"kAdapterRank", kRankOfAdapters}};
 }
 
 // As many blocks as the CPU driver has SMs, in one wave.

@@ -79,7 +79,7 @@ TEST(ExchangeKernels, ThoseOfTheirOwnNodesLeaveRoomForTheirBlocks) {
       expect_blocks(ranks > 2 || chosen > 0 ? 2 : 4, request, sizeof(ExchangeAdd), ranks);
       if (chosen > 0) continue;
       request.name = "adapted_exchange_add";
-      request.constants.push_back({"kRank", kAdapterRank});
+      request.constants.push_back({"kAdapterRank", kAdapterRank});
       expect_blocks(2, request, sizeof(AdaptedExchangeAdd), ranks);
     }
     expect_blocks(4, {.name = "gather_logits", .constants = {of, {"kBest", 1}}}, sizeof(GatherLogits), ranks);
@@ -122,7 +122,7 @@ void expect_products_without_spills(std::initializer_list<int64_t> teams, std::i
         expect_sound(plain, sizeof(ProjectExchange), what);
         expect_one_wave(plain, launch, what);
         request.name = "adapted_project_exchange";
-        request.constants.push_back({"kRank", kAdapterRank});
+        request.constants.push_back({"kAdapterRank", kAdapterRank});
         const BuiltKernel adapted = build(*nvrtc, request, 9);
         expect_sound(adapted, sizeof(AdaptedProjectExchange), what + ", adapters");
         expect_one_wave(adapted, launch, what + ", adapters");
@@ -170,7 +170,7 @@ TEST(ExchangeKernelsSweep, AProductInTilesOfATeamCompilesWithoutSpills) {
                   {{"kBias", 0}, {"kScale", 0}, {"kRanks", ranks}, {"kAdds", gained}, {"kLeavesGained", gained}})};
           expect_sound(build(*nvrtc, request, 9), sizeof(ProjectExchange), what);
           request.name = "tile_adapted_project_exchange";
-          request.constants.push_back({"kRank", kAdapterRank});
+          request.constants.push_back({"kAdapterRank", kAdapterRank});
           expect_sound(build(*nvrtc, request, 9), sizeof(AdaptedProjectExchange), what + ", adapters");
         }
 }

@@ -76,7 +76,7 @@ const AdapterCase kCases[] = {{60, 100, 3, 8}, {100, 36, 1, 16}, {520, 1000, 3, 
 template <class A>
 Kernel<A> shrink_kernel(const AdapterCase& c, const char* name, bool normed, std::vector<Constant> more) {
   const ShrinkShape shape{c.rows(), c.cols, c.stride(), c.ranks(), normed};
-  more.insert(more.end(), {{"kRank", c.rank}, {"kBias", 0}});
+  more.insert(more.end(), {{"kAdapterRank", c.rank}, {"kBias", 0}});
   return machine().kernels.kernel<A>({name, constants_of(shape.constants(), more)}, shape.launch_shape());
 }
 
@@ -142,7 +142,7 @@ TEST(Expand, AddsWhatEachRowsAdapterGives) {
     const Guarded<bf16> b("b", c.all_b());
     const Guarded<int32_t> ids("ids", c.ids), live("n_live", std::vector{c.n_live});
     const auto kernel =
-        machine().kernels.kernel<Expand>({"expand", {{"kRank", c.rank}, {"kScale", 0x3e800000}}},  // 0.25
+        machine().kernels.kernel<Expand>({"expand", {{"kAdapterRank", c.rank}, {"kScale", 0x3e800000}}},  // 0.25
                                          expand_shape(static_cast<unsigned>(c.rows()), c.outputs));
     run_node(kernel, {.y = sums,
                       .adapter = {.h = shrunk, .b = b, .ids = ids, .slot_elements = c.slot()},
