@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "cpu_driver/blocks/block_runner.h"
 #include "cpu_driver/blocks/fault_handler.h"
@@ -95,135 +96,55 @@ int shared_optin_bytes(const State& state) { return static_cast<int>(shared_limi
 // CUDA_ERROR_INVALID_VALUE for what the CPU driver does not know: an answer of 0 would look like knowledge.
 CUresult device_attribute(const State& state, CUdevice_attribute attribute, int& value) {
   const CpuDriverOptions& options = state.options;
-  switch (attribute) {
-    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-      value = kMaxBlockThreads;
-      break;
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X:
-      value = 1024;
-      break;
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y:
-      value = 1024;
-      break;
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z:
-      value = 64;
-      break;
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X:
-      value = 0x7fffffff;
-      break;
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y:
-      value = 65535;
-      break;
-    case CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z:
-      value = 65535;
-      break;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK:
-      value = kDefaultDynamicShared;
-      break;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN:
-      value = shared_optin_bytes(state);
-      break;
-    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
-      value = shared_optin_bytes(state) + 1024;
-      break;
-    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
-      value = 1024;
-      break;
-    case CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY:
-      value = 64 << 10;
-      break;
-    case CU_DEVICE_ATTRIBUTE_WARP_SIZE:
-      value = kWarpLanes;
-      break;
-    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK:
-      value = 65536;
-      break;
-    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
-      value = 65536;
-      break;
-    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
-      value = options.sm_count;
-      break;
-    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
-      value = 2048;
-      break;
-    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
-      value = 32;
-      break;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR:
-      value = options.compute_capability / 10;
-      break;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR:
-      value = options.compute_capability % 10;
-      break;
-    case CU_DEVICE_ATTRIBUTE_CLOCK_RATE:
-      value = 1000000;
-      break;  // kHz; no meaning here
-    case CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE:
-      value = 1000000;
-      break;  // kHz; no meaning here
-    case CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH:
-      value = 64;
-      break;
-    case CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE:
-      value = 4 << 20;
-      break;
-    case CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING:
-      value = 1;
-      break;
-    case CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY:
-      value = 1;
-      break;
-    case CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS:
-      value = 1;
-      break;
-    case CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT:
-      value = 1;
-      break;
-    case CU_DEVICE_ATTRIBUTE_COMPUTE_MODE:
-      value = CU_COMPUTEMODE_DEFAULT;
-      break;
-    case CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT:
-      value = options.launch_timeout_ms > 0;
-      break;
-    case CU_DEVICE_ATTRIBUTE_INTEGRATED:
-      value = 0;
-      break;
-    case CU_DEVICE_ATTRIBUTE_ECC_ENABLED:
-      value = 0;
-      break;
-    case CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY:
-      value = 0;
-      break;
-    case CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH:
-      value = 1;
-      break;
-    case CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH:
-      value = options.compute_capability >= 90 ? 1 : 0;
-      break;
-    case CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT:
-      value = memory_domains(state);
-      break;
-    case CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED:
-    case CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS:
-    case CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR:
-      value = 1;
-      break;
-    case CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE:
-      value = 0;
-      break;
-    case CU_DEVICE_ATTRIBUTE_PCI_BUS_ID:
-      value = 0;
-      break;
-    case CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID:
-      value = 0;
-      break;
-    case CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID:
-      value = 0;
-      break;
-    default:
-      return refuse(CUDA_ERROR_INVALID_VALUE, "device attribute " + std::to_string(attribute) + " is not known");
-  }
+  const std::pair<CUdevice_attribute, int> known[] = {
+      {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, kMaxBlockThreads},
+      {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
+      {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
+      {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64},
+      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 0x7fffffff},
+      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
+      {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
+      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, kDefaultDynamicShared},
+      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, shared_optin_bytes(state)},
+      {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR, shared_optin_bytes(state) + 1024},
+      {CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK, 1024},
+      {CU_DEVICE_ATTRIBUTE_TOTAL_CONSTANT_MEMORY, 64 << 10},
+      {CU_DEVICE_ATTRIBUTE_WARP_SIZE, kWarpLanes},
+      {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_BLOCK, 65536},
+      {CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR, 65536},
+      {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, options.sm_count},
+      {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
+      {CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR, 32},
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, options.compute_capability / 10},
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, options.compute_capability % 10},
+      {CU_DEVICE_ATTRIBUTE_CLOCK_RATE, 1000000},         // kHz; no meaning here
+      {CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE, 1000000},  // kHz; no meaning here
+      {CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH, 64},
+      {CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE, 4 << 20},
+      {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
+      {CU_DEVICE_ATTRIBUTE_CAN_MAP_HOST_MEMORY, 1},
+      {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
+      {CU_DEVICE_ATTRIBUTE_ASYNC_ENGINE_COUNT, 1},
+      {CU_DEVICE_ATTRIBUTE_COMPUTE_MODE, CU_COMPUTEMODE_DEFAULT},
+      {CU_DEVICE_ATTRIBUTE_KERNEL_EXEC_TIMEOUT, options.launch_timeout_ms > 0 ? 1 : 0},
+      {CU_DEVICE_ATTRIBUTE_INTEGRATED, 0},
+      {CU_DEVICE_ATTRIBUTE_ECC_ENABLED, 0},
+      {CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, 0},
+      {CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH, 1},
+      {CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH, options.compute_capability >= 90 ? 1 : 0},
+      {CU_DEVICE_ATTRIBUTE_MEM_SYNC_DOMAIN_COUNT, memory_domains(state)},
+      {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
+      {CU_DEVICE_ATTRIBUTE_CAN_USE_64_BIT_STREAM_MEM_OPS, 1},
+      {CU_DEVICE_ATTRIBUTE_CAN_USE_STREAM_WAIT_VALUE_NOR, 1},
+      {CU_DEVICE_ATTRIBUTE_MAX_PERSISTING_L2_CACHE_SIZE, 0},
+      {CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, 0},
+      {CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 0},
+      {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, 0},
+  };
+  const auto* found = std::ranges::find(known, attribute, &std::pair<CUdevice_attribute, int>::first);
+  if (found == std::end(known))
+    return refuse(CUDA_ERROR_INVALID_VALUE, "device attribute " + std::to_string(attribute) + " is not known");
+  value = found->second;
   return CUDA_SUCCESS;
 }
 

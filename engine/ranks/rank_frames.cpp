@@ -2,40 +2,17 @@
 
 #include <fmt/format.h>
 
+#include <iterator>
+
 #include "runtime/error.h"
 
 namespace nodewright {
 
 std::string name_of(FrameKind kind) {
-  switch (kind) {
-    case FrameKind::welcome:
-      return "welcome";
-    case FrameKind::refused:
-      return "refused";
-    case FrameKind::terms:
-      return "terms";
-    case FrameKind::agreed:
-      return "agreed";
-    case FrameKind::number:
-      return "number";
-    case FrameKind::bytes:
-      return "bytes";
-    case FrameKind::launch:
-      return "launch";
-    case FrameKind::sample:
-      return "sample";
-    case FrameKind::counts:
-      return "counts";
-    case FrameKind::table:
-      return "table";
-    case FrameKind::end:
-      return "end";
-    case FrameKind::failed:
-      return "failed";
-    case FrameKind::proof:
-      return "proof";
-  }
-  return fmt::format("kind {}", static_cast<uint32_t>(kind));
+  constexpr const char* kNames[] = {"welcome", "refused", "terms", "agreed", "number", "bytes", "launch",
+                                    "sample",  "counts",  "table", "end",    "failed", "proof"};
+  const auto place = static_cast<uint32_t>(kind) - static_cast<uint32_t>(FrameKind::welcome);
+  return place < std::size(kNames) ? kNames[place] : fmt::format("kind {}", static_cast<uint32_t>(kind));
 }
 
 void FrameWriter::begin(FrameKind kind) {

@@ -10,37 +10,13 @@
 namespace nodewright {
 
 std::string_view name_of(RequestPhase phase) {
-  switch (phase) {
-    case RequestPhase::waiting:
-      return "waiting";
-    case RequestPhase::prefilling:
-      return "prefilling";
-    case RequestPhase::decoding:
-      return "decoding";
-    case RequestPhase::finishing:
-      return "finishing";
-    case RequestPhase::ended:
-      return "ended";
-  }
-  return "?";
+  constexpr std::string_view kNames[] = {"waiting", "prefilling", "decoding", "finishing", "ended"};
+  return kNames[static_cast<size_t>(phase)];
 }
 
 std::string_view name_of(EndReason reason) {
-  switch (reason) {
-    case EndReason::stop_id:
-      return "stop id";
-    case EndReason::stop_string:
-      return "stop string";
-    case EndReason::complete:
-      return "complete";
-    case EndReason::length:
-      return "length";
-    case EndReason::cancelled:
-      return "cancelled";
-    case EndReason::failed:
-      return "failed";
-  }
-  return "?";
+  constexpr std::string_view kNames[] = {"stop id", "stop string", "complete", "length", "cancelled", "failed"};
+  return kNames[static_cast<size_t>(reason)];
 }
 
 std::string_view finish_word(EndReason reason, std::string_view cancelled, std::string_view failed) {

@@ -1,39 +1,14 @@
-// gate with what each row's adapter adds to x and its bias, in fp32, before the activation. Block (b, m): row m, eight
-// elements of x a thread.
+// gate with what each row's adapter adds to x and its bias, in fp32, before the activation.
 #include "kernels_src/adapters/adapted_gate_up.h"
-#include "kernels_src/elementwise/activation.cuh"
+#include "kernels_src/elementwise/gate_row.cuh"
 #include "kernels_src/product/end/adapter_delta.cuh"
 
 NODEWRIGHT_KERNEL(adapted_gate, AdaptedGate, kGateThreads) {
-  constexpr int kUnit = kGated != 0 ? 2 : 1, kEach = 8 / kUnit;  // elements of x for one of y; of y, of a thread
-  release_dependents();
-  wait_for_inputs();
-  const int64_t row = blockIdx.y, i = (static_cast<int64_t>(blockIdx.x) * kGateThreads + threadIdx.x) * kEach;
-  if (i >= args.outputs) return;
-  const bool whole = kRagged == 0 || i + kEach <= args.outputs;
-  const auto load = [&](float(&to)[8], const bf16* from, auto load_8) {
-    if (whole) return unpack_8(load_8(from), to);
+  gate_row(args, [&](int64_t row, int64_t i, float(&v)[8]) {
+    constexpr int kUnit = kGated != 0 ? 2 : 1;
     NODEWRIGHT_UNROLL
-    for (int j = 0; j < 8; ++j) to[j] = i + j / kUnit < args.outputs ? to_float(from[j]) : 0.0f;
-  };
-  float v[8], bias[8];
-  load(v, args.x.data + row * args.x_stride + kUnit * i, [](const bf16* p) { return load_16(p); });
-  if constexpr (kBias != 0) load(bias, args.bias.data + kUnit * i, [](const bf16* p) { return load_frozen_16(p); });
-  if (row >= args.n_live.data[0]) return;  // not before: the loads would follow each other
-  if constexpr (kBias != 0) {
-    NODEWRIGHT_UNROLL
-    for (int j = 0; j < 8; ++j) v[j] += bias[j];
-  }
-  NODEWRIGHT_UNROLL
-  for (int j = 0; j < 8; ++j)
-    if (i + j / kUnit < args.outputs)
-      v[j] = with_adapter<kAdapterRank>(args.adapter, row, static_cast<int>(kUnit * i) + j, j % kUnit, kUnit, v[j]);
-  const auto value = [&](int j) {
-    if constexpr (kGated != 0) return activate<kActivation>(v[2 * j]) * v[2 * j + 1];
-    return activate<kActivation>(v[j]);
-  };
-  bf16* y = args.y.data + row * args.y_stride + i;
-  NODEWRIGHT_UNROLL
-  for (int j = 0; j < kEach; ++j)
-    if (i + j < args.outputs) y[j] = to_bf16(value(j));
+    for (int j = 0; j < 8; ++j)
+      if (i + j / kUnit < args.outputs)
+        v[j] = with_adapter<kAdapterRank>(args.adapter, row, static_cast<int>(kUnit * i) + j, j % kUnit, kUnit, v[j]);
+  });
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <iterator>
+#include <utility>
 
 #include "runtime/calls/child_ownership.h"
 
@@ -20,51 +22,34 @@ struct Effect {
 };
 
 Effect effect_of(DriverEntry entry) {
-  switch (entry) {
-    case DriverEntry::cuDevicePrimaryCtxRetain:
-      return {.kind = HandleKind::primary_context, .creates = 1};  // known by its device, argument 1
-    case DriverEntry::cuDevicePrimaryCtxRelease:
-      return {.kind = HandleKind::primary_context, .destroys = 0};
-    case DriverEntry::cuMemAlloc:
-    case DriverEntry::cuMemAllocAsync:
-      return {.kind = HandleKind::device_memory, .creates = 0};
-    case DriverEntry::cuMemFree:
-    case DriverEntry::cuMemFreeAsync:
-      return {.kind = HandleKind::device_memory, .destroys = 0};
-    case DriverEntry::cuMemHostAlloc:
-      return {.kind = HandleKind::host_memory, .creates = 0};
-    case DriverEntry::cuMemFreeHost:
-      return {.kind = HandleKind::host_memory, .destroys = 0};
-    case DriverEntry::cuMemHostRegister:
-      return {.kind = HandleKind::host_memory, .creates = 0, .is_value = true};
-    case DriverEntry::cuMemHostUnregister:
-      return {.kind = HandleKind::host_memory, .destroys = 0};
-    case DriverEntry::cuStreamCreate:
-      return {.kind = HandleKind::stream, .creates = 0};
-    case DriverEntry::cuStreamDestroy:
-      return {.kind = HandleKind::stream, .destroys = 0};
-    case DriverEntry::cuEventCreate:
-      return {.kind = HandleKind::event, .creates = 0};
-    case DriverEntry::cuEventDestroy:
-      return {.kind = HandleKind::event, .destroys = 0};
-    case DriverEntry::cuLibraryLoadData:
-      return {.kind = HandleKind::library, .creates = 0};
-    case DriverEntry::cuLibraryUnload:
-      return {.kind = HandleKind::library, .destroys = 0};
-    case DriverEntry::cuGraphCreate:
-    case DriverEntry::cuGraphClone:
-      return {.kind = HandleKind::graph, .creates = 0};
-    case DriverEntry::cuStreamEndCapture:  // of a capture into a given graph: that graph, already known
-      return {.kind = HandleKind::graph, .creates = 1};
-    case DriverEntry::cuGraphDestroy:
-      return {.kind = HandleKind::graph, .destroys = 0};
-    case DriverEntry::cuGraphInstantiateWithParams:
-      return {.kind = HandleKind::graph_exec, .creates = 0};
-    case DriverEntry::cuGraphExecDestroy:
-      return {.kind = HandleKind::graph_exec, .destroys = 0};
-    default:
-      return {};
-  }
+  using Entry = DriverEntry;
+  using Kind = HandleKind;
+  static constexpr std::pair<Entry, Effect> kEffects[] = {
+      {Entry::cuDevicePrimaryCtxRetain, {.kind = Kind::primary_context, .creates = 1}},  // known by its device
+      {Entry::cuDevicePrimaryCtxRelease, {.kind = Kind::primary_context, .destroys = 0}},
+      {Entry::cuMemAlloc, {.kind = Kind::device_memory, .creates = 0}},
+      {Entry::cuMemAllocAsync, {.kind = Kind::device_memory, .creates = 0}},
+      {Entry::cuMemFree, {.kind = Kind::device_memory, .destroys = 0}},
+      {Entry::cuMemFreeAsync, {.kind = Kind::device_memory, .destroys = 0}},
+      {Entry::cuMemHostAlloc, {.kind = Kind::host_memory, .creates = 0}},
+      {Entry::cuMemFreeHost, {.kind = Kind::host_memory, .destroys = 0}},
+      {Entry::cuMemHostRegister, {.kind = Kind::host_memory, .creates = 0, .is_value = true}},
+      {Entry::cuMemHostUnregister, {.kind = Kind::host_memory, .destroys = 0}},
+      {Entry::cuStreamCreate, {.kind = Kind::stream, .creates = 0}},
+      {Entry::cuStreamDestroy, {.kind = Kind::stream, .destroys = 0}},
+      {Entry::cuEventCreate, {.kind = Kind::event, .creates = 0}},
+      {Entry::cuEventDestroy, {.kind = Kind::event, .destroys = 0}},
+      {Entry::cuLibraryLoadData, {.kind = Kind::library, .creates = 0}},
+      {Entry::cuLibraryUnload, {.kind = Kind::library, .destroys = 0}},
+      {Entry::cuGraphCreate, {.kind = Kind::graph, .creates = 0}},
+      {Entry::cuGraphClone, {.kind = Kind::graph, .creates = 0}},
+      {Entry::cuStreamEndCapture, {.kind = Kind::graph, .creates = 1}},  // into a given graph: already known
+      {Entry::cuGraphDestroy, {.kind = Kind::graph, .destroys = 0}},
+      {Entry::cuGraphInstantiateWithParams, {.kind = Kind::graph_exec, .creates = 0}},
+      {Entry::cuGraphExecDestroy, {.kind = Kind::graph_exec, .destroys = 0}},
+  };
+  const auto* found = std::ranges::find(kEffects, entry, &std::pair<Entry, Effect>::first);
+  return found == std::end(kEffects) ? Effect{} : found->second;
 }
 
 bool only_reads_words(DriverEntry entry) {
@@ -96,25 +81,9 @@ constexpr uint64_t kFailAfterwards = uint64_t{1} << 63;
 }  // namespace
 
 std::string_view to_string(HandleKind kind) {
-  switch (kind) {
-    case HandleKind::primary_context:
-      return "primary context";
-    case HandleKind::device_memory:
-      return "device memory";
-    case HandleKind::host_memory:
-      return "host memory";
-    case HandleKind::stream:
-      return "stream";
-    case HandleKind::event:
-      return "event";
-    case HandleKind::library:
-      return "library";
-    case HandleKind::graph:
-      return "graph";
-    case HandleKind::graph_exec:
-      return "graph exec";
-  }
-  return "handle";
+  constexpr std::string_view kNames[] = {"primary context", "device memory", "host memory", "stream",
+                                         "event",           "library",       "graph",       "graph exec"};
+  return kNames[static_cast<size_t>(kind)];
 }
 
 Interposer::Interposer(Driver& driver) : driver_(driver) { driver_.observe(this); }

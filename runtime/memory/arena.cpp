@@ -1,14 +1,8 @@
 #include "runtime/memory/arena.h"
 
-#include <algorithm>
 #include <utility>
 
 namespace nodewright {
-
-void Arena::reset() {
-  used_bytes_ = 0;
-  ranges_.clear();
-}
 
 uint64_t Arena::take_bytes(std::string name, uint64_t count, uint64_t element_bytes, std::string kind,
                            uint64_t align_bytes) {
@@ -22,7 +16,6 @@ uint64_t Arena::take_bytes(std::string name, uint64_t count, uint64_t element_by
                            " are left after " + std::to_string(ranges_.size()) + " pieces"});
   const uint64_t address = address_ + used_bytes_ + padding;
   used_bytes_ += padding + count * element_bytes;
-  peak_bytes_ = std::max(peak_bytes_, used_bytes_);
   ranges_.push_back({std::move(name), address, count * element_bytes, std::move(kind)});
   return address;
 }

@@ -29,12 +29,8 @@ class Arena {
     return {reinterpret_cast<T*>(take_bytes(std::move(name), count, sizeof(T), std::move(kind), align_bytes)), count};
   }
 
-  // Forgets every piece; the views stay valid addresses that the next pieces share.
-  void reset();
-
-  const std::vector<NamedRange>& ranges() const { return ranges_; }  // since the last reset, in order
+  const std::vector<NamedRange>& ranges() const { return ranges_; }  // in order
   uint64_t used_bytes() const { return used_bytes_; }
-  uint64_t peak_bytes() const { return peak_bytes_; }  // most ever used
   uint64_t bytes() const { return bytes_; }
   const std::string& name() const { return name_; }
 
@@ -43,7 +39,7 @@ class Arena {
 
   std::string name_;
   uint64_t address_, bytes_;
-  uint64_t used_bytes_ = 0, peak_bytes_ = 0;
+  uint64_t used_bytes_ = 0;
   std::vector<NamedRange> ranges_;
 };
 

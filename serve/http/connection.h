@@ -54,7 +54,6 @@ class Connection : public std::enable_shared_from_this<Connection> {
   void send_what_there_is();
   bool refill();
   void finish_answer();
-  void expect_request();
   void leave();
   void cut_off();
   // A client that sends on while it is answered has to wait; its hang-up is then noticed by writing.

@@ -66,44 +66,33 @@ void expect_gelu(const ConfigFields& config) {
   if (config.text(key, "gelu") != "gelu") expect_activation(config, key, "gelu_pytorch_tanh");
 }
 
+constexpr Defaults kGemma2{.hidden = 2304,
+                           .layers = 26,
+                           .heads = 8,
+                           .kv_heads = 4,
+                           .head_dim = 256,
+                           .intermediate = 9216,
+                           .vocab = 256000,
+                           .max_position = 8192,
+                           .tied = true,
+                           .bos = 2,
+                           .eos = 1,
+                           .pad = 0};
+
 }  // namespace
 
 void read_gemma(const ConfigFields& config, ModelConfig& c) {
   expect_gelu(config);
-  read_llama_like(config,
-                  {.hidden = 3072,
-                   .layers = 28,
-                   .heads = 16,
-                   .kv_heads = 16,
-                   .head_dim = 256,
-                   .intermediate = 24576,
-                   .vocab = 256000,
-                   .max_position = 8192,
-                   .tied = true,
-                   .bos = 2,
-                   .eos = 1,
-                   .pad = 0},
-                  c);
+  Defaults absent = kGemma2;
+  absent.hidden = 3072, absent.layers = 28, absent.heads = absent.kv_heads = 16, absent.intermediate = 24576;
+  read_llama_like(config, absent, c);
   read_shared(config, c);
 }
 
 // Norms after the blocks, too, windows in every other layer, capped scores and logits.
 void read_gemma2(const ConfigFields& config, ModelConfig& c) {
   expect_activation(config, "hidden_activation", "gelu_pytorch_tanh");
-  read_llama_like(config,
-                  {.hidden = 2304,
-                   .layers = 26,
-                   .heads = 8,
-                   .kv_heads = 4,
-                   .head_dim = 256,
-                   .intermediate = 9216,
-                   .vocab = 256000,
-                   .max_position = 8192,
-                   .tied = true,
-                   .bos = 2,
-                   .eos = 1,
-                   .pad = 0},
-                  c);
+  read_llama_like(config, kGemma2, c);
   read_shared(config, c);
   norm_behind_too(c);
   c.query_scale = 1 / std::sqrt(config.number("query_pre_attn_scalar", 256, 0, 1e9, true));
@@ -123,18 +112,8 @@ void read_gemma3(const ConfigFields& config, ModelConfig& c) {
     if (const json* value = config.find(key))
       config.refuse(fmt::format("{} is {}, capped scores and logits are not supported", key, in_quotes(value->dump())));
   expect_activation(config, "hidden_activation", "gelu_pytorch_tanh");
-  const Defaults absent{.hidden = 2304,
-                        .layers = 26,
-                        .heads = 8,
-                        .kv_heads = 4,
-                        .head_dim = 256,
-                        .intermediate = 9216,
-                        .vocab = 262208,
-                        .max_position = 131072,
-                        .tied = true,
-                        .bos = 2,
-                        .eos = 1,
-                        .pad = 0};
+  Defaults absent = kGemma2;
+  absent.vocab = 262208, absent.max_position = 131072;
   read_sizes(config, absent, c);
   read_tokens(config, absent, c);
   read_shared(config, c);

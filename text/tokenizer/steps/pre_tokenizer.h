@@ -54,7 +54,6 @@ class PreTokenizer {
   // Whether words are bytes after these steps, in the letters of byte_level.h: some step is ByteLevel, and those
   // after it only cut.
   bool ends_in_bytes() const { return has_byte_level_ && only_cuts_behind_; }
-  bool has_byte_level() const { return has_byte_level_; }
   // Whether some step leaves out what it finds.
   bool drops_text() const;
 
