@@ -27,6 +27,7 @@ Access access_of(Role role) {
     case Role::frozen:
       return Access::frozen;
     case Role::out:
+    case Role::partial_out:
     case Role::condition:
     case Role::peer_out:
       return Access::out;

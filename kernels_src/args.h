@@ -62,9 +62,17 @@ struct SettledInOut {
   uint64_t count;     // elements
 };
 
-// Every element of every live row is written; the rest is undefined. Never read.
+// Every element is written. Never read.
 template <class T>
 struct Out {
+  using element = T;  // of the memory
+  T* data;            // device address
+  uint64_t count;     // elements
+};
+
+// Some elements are written, as those of live rows; the rest is undefined after the launch. Never read.
+template <class T>
+struct PartialOut {
   using element = T;  // of the memory
   T* data;            // device address
   uint64_t count;     // elements

@@ -24,7 +24,7 @@ struct alignas(32) BlockStamps {
 template <class Args>
 struct Timed {
   Args args;
-  Out<BlockStamps> stamps;  // [blocks], x fastest
+  PartialOut<BlockStamps> stamps;  // [blocks], x fastest
 };
 
 // Where `stamps` lies behind an argument struct of `args_bytes` bytes: at the next multiple of a role field's

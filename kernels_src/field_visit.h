@@ -39,6 +39,7 @@ enum class Role : uint8_t {
   settled,
   in,
   out,
+  partial_out,
   in_out,
   settled_in_out,
   condition,
@@ -86,6 +87,11 @@ struct RoleOf<Out<T>> {
   static constexpr size_t element_bytes = sizeof(T);
 };
 template <class T>
+struct RoleOf<PartialOut<T>> {
+  static constexpr Role role = Role::partial_out;
+  static constexpr size_t element_bytes = sizeof(T);
+};
+template <class T>
 struct RoleOf<InOut<T>> {
   static constexpr Role role = Role::in_out;
   static constexpr size_t element_bytes = sizeof(T);
@@ -113,6 +119,15 @@ struct RoleOf<Condition> {
   static constexpr size_t element_bytes = sizeof(uint32_t);
 };
 
+// See FieldInfo::element_bytes.
+template <class F>
+constexpr size_t element_bytes_of() {
+  if constexpr (std::is_array_v<F>)
+    return sizeof(std::remove_all_extents_t<F>);
+  else
+    return RoleOf<F>::element_bytes;
+}
+
 template <class F>
 inline constexpr bool is_optional = false;
 template <class R>
@@ -135,11 +150,13 @@ enum class ElementType : uint8_t {
   float64,
 };
 
-// An enumeration counts as the integer under it.
+// An enumeration counts as the integer under it, an array as its elements.
 template <class T>
 constexpr ElementType element_type() {
   using enum ElementType;
-  if constexpr (requires { typename T::element; }) {  // Frozen, In, Out and their like
+  if constexpr (std::is_array_v<T>) {
+    return element_type<std::remove_all_extents_t<T>>();
+  } else if constexpr (requires { typename T::element; }) {  // Frozen, In, Out and their like
     return element_type<typename T::element>();
   } else if constexpr (std::is_enum_v<T>) {
     return element_type<std::underlying_type_t<T>>();
@@ -164,8 +181,8 @@ struct FieldInfo {
   size_t offset;  // bytes from the start of the struct
   size_t bytes;   // sizeof the field
   Role role;
-  size_t element_bytes;   // sizeof the pointee for role fields, 0 for scalars
-  ElementType element;    // of the scalar itself, or of the pointee
+  size_t element_bytes;   // sizeof the pointee for role fields, of an array's elements; 0 for scalars
+  ElementType element;    // of the scalar or the array's elements, or of the pointee
   bool optional = false;  // memory that a launch may leave out
 };
 
@@ -190,14 +207,38 @@ template <class A, size_t... I>
 constexpr bool constructible_from(std::index_sequence<I...>) {
   return requires { A{(void(I), AnyField{})...}; };
 }
+// An array takes one list; without the braces it would take as many values as it has elements.
+template <class A, size_t... I>
+constexpr bool constructible_from_lists(std::index_sequence<I...>) {
+  return requires { A{{(void(I), AnyField{})}...}; };
+}
+template <class A, size_t... I>
+constexpr bool takes_another(std::index_sequence<I...>) {
+  return requires { A{{(void(I), AnyField{})}..., AnyField{}}; };
+}
 
 template <class A, size_t N = kMaxFields>
-constexpr size_t count_fields() {
+constexpr size_t count_plain_fields() {
   static_assert(N > 0, "argument struct has no fields or more than 24");
   if constexpr (constructible_from<A>(std::make_index_sequence<N>{}))
     return N;
   else
-    return count_fields<A, N - 1>();
+    return count_plain_fields<A, N - 1>();
+}
+
+// A class with several constructors takes no list: then no field may be an array.
+template <class A, size_t N = kMaxFields>
+constexpr size_t count_fields() {
+  if constexpr (N == 0 || !constructible_from_lists<A>(std::make_index_sequence<N>{})) {
+    if constexpr (N == 0)
+      return count_plain_fields<A>();
+    else
+      return count_fields<A, N - 1>();
+  } else if constexpr (N < kMaxFields && takes_another<A>(std::make_index_sequence<N>{})) {
+    return count_plain_fields<A>();
+  } else {
+    return N;
+  }
 }
 
 // Pointers to fields, in order. Not a std::tuple: that takes a fifth of the time in which a kernel compiles.
@@ -385,8 +426,8 @@ void visit_fields(const A& args, size_t offset, Function& f) {
     if constexpr (holds_roles<Field>())
       visit_fields<Path>(field, at, f);
     else
-      f(FieldInfo{Path::text, at, sizeof(Field), RoleOf<Field>::role, RoleOf<Field>::element_bytes,
-                  element_type<Field>(), is_optional<Field>},
+      f(FieldInfo{Path::text, at, sizeof(Field), RoleOf<Field>::role, element_bytes_of<Field>(), element_type<Field>(),
+                  is_optional<Field>},
         field);
   };
   [&]<size_t... I>(std::index_sequence<I...>) { (visit(std::integral_constant<size_t, I>()), ...); }
@@ -415,8 +456,9 @@ template <KernelArgs A, class Function>
 void for_each_field(const A& args, Function&& f) {
   static_assert(
       !holds_raw_pointers<A>(),
-      "a field is a raw pointer, or a struct that may hold one, and says nothing about what the kernel does "
-      "there: make it Frozen<T>, In<T>, Out<T>, InOut<T>, Settled<T>, SettledInOut<T>, PeerOut<T> or PeerIn<T>");
+      "a field is a raw pointer, a struct that may hold one, or an array of memory fields, and says nothing about what "
+      "the kernel does there: make it Frozen<T>, In<T>, Out<T>, PartialOut<T>, InOut<T>, Settled<T>, SettledInOut<T>, "
+      "PeerOut<T> or PeerIn<T>");
   field_visit_detail::visit_fields<field_visit_detail::OutsideOfAll>(args, 0, f);
 }
 

@@ -7,8 +7,8 @@
 namespace nodewright {
 
 struct ReadStream {
-  Frozen<uint32_t> data;  // a multiple of 4 words a thread and turn; the rest is not read
-  Out<uint32_t> sum;      // [1] written only if the sum hits a value it practically never has
+  Frozen<uint32_t> data;     // a multiple of 4 words a thread and turn; the rest is not read
+  PartialOut<uint32_t> sum;  // [1] written only if the sum hits a value it practically never has
 };
 
 inline constexpr unsigned kReadStreamThreads = 1024;

@@ -26,7 +26,7 @@ const char* objection(Role role, Access access, bool waited) {
   if (access == Access::frozen_read && role != Role::frozen) return "a frozen load from a field that is not Frozen";
   if (writes(access) && (role == Role::in || role == Role::settled)) return "a store through In";
   if (writes(access) && role == Role::frozen) return "a store through Frozen";
-  if (reads(access) && role == Role::out) return "a read of Out, which is never read";
+  if (reads(access) && (role == Role::out || role == Role::partial_out)) return "a read of Out, which is never read";
   if (!waited && (writes(access) || !reads_before_wait(role))) return "an access before wait_for_inputs()";
   return nullptr;
 }
@@ -43,7 +43,10 @@ Verdict judge(const AccessRules& rules, uint64_t begin, uint64_t end, Access acc
   for (const DeclaredRange& range : rules.ranges) {
     if (begin < range.begin || end > range.end) continue;
     const char* why = objection(range.role, access, waited);
-    if (why == nullptr) return {nullptr, range.field, true};
+    if (why == nullptr) {
+      if (range.stored != nullptr) range.stored->add(begin - range.begin, end - range.begin);
+      return {nullptr, range.field, true};
+    }
     if (!verdict.found) verdict = {why, range.field, true};
   }
   return verdict;

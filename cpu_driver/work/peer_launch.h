@@ -30,6 +30,7 @@ class PeerLaunch {
   // Starts one cluster or goes on with one. Blocked: all wait that fit on the device. `failure`: of a cluster that was
   // abandoned; then the launch has ended.
   Progress step(State& state, std::unique_lock<std::mutex>& lock, WorkerPool& pool, BlockFailure& failure);
+  const AccessRules& rules() const { return launched_->rules; }
   // "device 1, node 'l0.out', kernel all_reduce: 2 of 2 blocks wait, block (0,0,0), thread (0,0,0) for epoch 3 at ..."
   std::string describe(const State& state) const;
 

@@ -87,10 +87,27 @@ AccessRules rules_for(const State& state, const KernelWork& work) {
     const KernelField& field = image.fields[i];
     if (!is_memory(field.role)) continue;
     const auto [address, count] = declared_memory(field, work);
-    rules.ranges.push_back({address, address + count * field.element_bytes,
-                            field.role == Role::condition ? Role::out : field.role, static_cast<int>(i)});
+    rules.ranges.push_back(
+        {address, address + count * field.element_bytes, field.role == Role::condition ? Role::partial_out : field.role,
+         static_cast<int>(i),
+         field.role == Role::out ? std::make_unique<StoredElements>(count, field.element_bytes) : nullptr});
   }
   return rules;
+}
+
+// An Out that a finished launch left without some elements, in words; empty if there is none.
+std::string unwritten_field(const State& state, const KernelWork& work, const AccessRules& rules) {
+  for (const DeclaredRange& range : rules.ranges) {
+    if (range.stored == nullptr || range.stored->first_missing() == range.stored->count()) continue;
+    const uint64_t first = range.stored->first_missing(), byte = first * range.stored->bytes();
+    const std::string& name = work.loaded->image->fields[static_cast<size_t>(range.field)].name;
+    return "Out field '" + name + "' is not wholly written: no thread stores element " + std::to_string(first) +
+           ", byte " + std::to_string(byte) + ", address " + hex(range.begin + byte) + " " +
+           state.memory->describe(range.begin + byte) + "; " + std::to_string(range.stored->missing()) + " of " +
+           std::to_string(range.stored->count()) +
+           " elements are missing; pass a view of those that are written, or declare the field PartialOut<T>";
+  }
+  return {};
 }
 
 uint32_t blocks_of(const emulation::Index3& size) { return size.x * size.y * size.z; }
@@ -151,6 +168,7 @@ Progress run_kernel(State& state, Lock& lock, WorkerPool& pool, const std::strin
     return Progress::finished;
   }
   BlockFailure failure;
+  std::string unwritten;
   Progress progress = Progress::finished;
   if (at.launch == nullptr) {
     if (const std::string foreign = foreign_field(state, work); !foreign.empty()) {
@@ -165,10 +183,17 @@ Progress run_kernel(State& state, Lock& lock, WorkerPool& pool, const std::strin
       lock.unlock();
       failure = pool.run(launched->grid, launched->keep->ns_per_block);
       lock.lock();
+      unwritten = unwritten_field(state, work, launched->rules);
     }
   }
-  if (at.launch != nullptr) progress = at.launch->step(state, lock, pool, failure);
-  if (failure.fault != BlockFault::none) state.fail(result_of(failure.fault), describe(state, label, work, failure));
+  if (at.launch != nullptr) {
+    progress = at.launch->step(state, lock, pool, failure);
+    if (progress == Progress::finished) unwritten = unwritten_field(state, work, at.launch->rules());
+  }
+  if (failure.fault != BlockFault::none)
+    state.fail(result_of(failure.fault), describe(state, label, work, failure));
+  else if (!unwritten.empty())
+    state.fail(CUDA_ERROR_LAUNCH_FAILED, node_text(label, image.name) + ": " + unwritten);
   return progress;
 }
 

@@ -34,6 +34,7 @@ std::string_view to_string(Role role) {
     case Role::in:
       return "in";
     case Role::out:
+    case Role::partial_out:
       return "out";
     case Role::in_out:
       return "inout";
@@ -137,6 +138,15 @@ Json scalar_value(ElementType type, const std::byte* bytes) {
   return nullptr;
 }
 
+// An array is a list of its elements.
+Json field_value(const FieldInfo& field, const std::byte* bytes) {
+  if (field.element_bytes == 0 || field.element == ElementType::other) return scalar_value(field.element, bytes);
+  Json list = Json::array();
+  for (size_t at = 0; at < field.bytes; at += field.element_bytes)
+    list.push_back(scalar_value(field.element, bytes + at));
+  return list;
+}
+
 // How many elements a memory argument has: a role field says it, and of a foreign kernel's pointer the use.
 uint64_t elements_of(const PlanNode& node, const FieldInfo& field) {
   if (field.bytes == sizeof(RoleField)) return load<RoleField>(node.arguments.data() + field.offset).count;
@@ -151,7 +161,7 @@ Json arguments_of(const PlanNode& node) {
     Json argument = {{"field", field.name}, {"role", to_string(field.role)}, {"type", to_string(field.element)}};
     const std::byte* bytes = node.arguments.data() + field.offset;
     if (!is_memory(field.role))
-      argument["value"] = scalar_value(field.element, bytes);
+      argument["value"] = field_value(field, bytes);
     else if (field.role != Role::condition)
       argument["count"] = elements_of(node, field);
     arguments.push_back(std::move(argument));

@@ -113,7 +113,10 @@ Item item_of_node(const Json& node) {
   if (!node.contains("arguments")) return item;
   for (const Json& argument : node["arguments"]) {
     const std::string field = argument["field"];
-    if (argument.contains("value")) item.properties.add(field, argument["value"]);
+    if (argument.contains("value")) {
+      const Json& value = argument["value"];
+      item.properties.add(field, value.is_array() ? Json(value.dump()) : value);
+    }
     item.properties.add(field + " type",
                         fmt::format("{} {}", argument["role"].get<std::string>(), argument["type"].get<std::string>()));
   }

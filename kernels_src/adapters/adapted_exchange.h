@@ -19,7 +19,7 @@ struct AdaptedProjectExchange {
   Frozen<bf16> weight;              // [outputs, stride] the rank's columns
   Optional<Frozen<bf16>> bias;      // [outputs], of one rank; or empty
   Optional<InOut<float>> residual;  // [rows, residual_stride] the same on all ranks; empty if kAdds is 0
-  Optional<Out<float>> y;           // [rows, residual_stride]; empty if kAdds is 1
+  Optional<PartialOut<float>> y;    // [rows, residual_stride]; empty if kAdds is 1
   In<int32_t> n_live;               // [1] rows that count, the same on all ranks; not read at bucket 1
   int64_t outputs;                  // rows of weight
   int64_t x_stride;                 // elements between two rows of x
@@ -35,7 +35,7 @@ struct AdaptedExchangeAdd {
   Optional<In<bf16>> y_bf16;        // [rows, stride] the same; empty without kBulk
   Optional<Frozen<bf16>> bias;      // [cols] of this rank; empty if kBias is 0
   Optional<InOut<float>> residual;  // [rows, stride] the same on all ranks; empty if kAdds is 0
-  Optional<Out<float>> sum;         // [rows, stride]; empty if kAdds is 1
+  Optional<PartialOut<float>> sum;  // [rows, stride]; empty if kAdds is 1
   In<int32_t> n_live;               // [1] rows that count, the same on all ranks
   int64_t cols;
   int64_t stride;     // elements between two rows

@@ -12,7 +12,7 @@ struct AdaptedGateUp {
   ResidualIn from;              // and its norm
   Frozen<bf16> weight;          // [2 * intermediate, stride], or without a gate [intermediate, stride]
   Optional<Frozen<bf16>> bias;  // [outputs], or empty
-  Out<bf16> y;                  // [rows, y_stride]
+  PartialOut<bf16> y;           // [rows, y_stride]
   In<int32_t> n_live;           // [1] rows that count; not read at bucket 1
   int64_t outputs;              // rows of weight
   int64_t y_stride;             // elements between two rows of y
@@ -23,7 +23,7 @@ struct AdaptedGateUp {
 // As Gate (kernels_src/elementwise/gate.h), with its constants, launch shape and kAdapterRank; adapted_gate.cu.
 struct AdaptedGate {
   In<bf16> x;          // [rows, x_stride]
-  Out<bf16> y;         // [rows, y_stride]
+  PartialOut<bf16> y;  // [rows, y_stride]
   In<int32_t> n_live;  // [1]
   int64_t outputs;     // elements of a row of y that count
   int64_t x_stride;

@@ -19,17 +19,17 @@ struct AdapterRows {
 // A x of rows that lie as the product reads them.
 struct Shrink {
   AdapterRows adapter;
-  In<bf16> x;        // [rows, x_stride], the first kCols elements of a row count
-  Out<float> h;      // [rows, ranks]; zero where the row has no adapter
-  int64_t x_stride;  // elements between two rows of x
+  In<bf16> x;           // [rows, x_stride], the first kCols elements of a row count
+  PartialOut<float> h;  // [rows, ranks]; zero where the row has no adapter
+  int64_t x_stride;     // elements between two rows of x
 };
 
 // A norm(x) of the residual, whose norm the product computes for itself (norm_shrink.cu).
 struct NormShrink {
   AdapterRows adapter;
-  ResidualIn from;  // and its norm; never gained, and its x_next is empty
-  Out<float> h;     // [rows, ranks]; zero where the row has no adapter
-  float eps;        // added to the mean square, or to the variance
+  ResidualIn from;      // and its norm; never gained, and its x_next is empty
+  PartialOut<float> h;  // [rows, ranks]; zero where the row has no adapter
+  float eps;            // added to the mean square, or to the variance
 };
 
 // Constants and launch shape: shrink_shape.h.

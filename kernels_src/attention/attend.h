@@ -13,7 +13,7 @@ struct Attend {
   Settled<int32_t> sequences;    // [rows]
   Settled<int32_t> block_table;  // [sequences, table_stride] pool pages of each sequence, in order
   Settled<int32_t> n_live;       // [1]
-  Out<bf16> y;                   // [rows, y_stride]: heads * head_dim elements a row
+  PartialOut<bf16> y;            // [rows, y_stride]: heads * head_dim elements a row
   // [rows, head_tiles, splits, head_tile, head_dim + 2] weighted values, then max, then sum; empty if nothing is split
   Optional<InOut<float>> partials;
   // [rows, head_tiles] splits that have written their partials; zero between launches

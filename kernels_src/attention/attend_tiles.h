@@ -14,7 +14,7 @@ struct AttendTiles {
   In<int32_t> block_table;  // [sequences, table_stride] pool pages of each sequence, in order
   In<int32_t> n_first;      // [1] rows before this one are somebody else's
   In<int32_t> n_live;       // [1]
-  Out<bf16> y;              // [rows, y_stride]: heads * head_dim elements a row, of rows n_first to n_live
+  PartialOut<bf16> y;       // [rows, y_stride]: heads * head_dim elements a row, of rows n_first to n_live
   int64_t table_stride;
   int64_t y_stride;  // even
   int64_t window;    // keys a row attends to at most, its own included: those above position - window; 0: all

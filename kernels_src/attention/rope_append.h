@@ -16,7 +16,7 @@ struct RopeAppend {
   In<int32_t> sequences;                // [rows]
   In<int32_t> block_table;              // [sequences, table_stride] pool pages of each sequence, in order
   In<int32_t> n_live;                   // [1]
-  Out<float> q;                         // [rows, heads, head_dim] rotated
+  PartialOut<float> q;                  // [rows, heads, head_dim] rotated
   InOut<bf16> kv;                       // one layer's pool (kv_pages.h); each row writes its own position only
   int64_t qkv_stride;
   int64_t table_stride;

@@ -19,7 +19,7 @@ struct RopeFlashDecode {
   Settled<int32_t> block_table;       // [sequences, table_stride] pool pages of each sequence, in order
   Settled<int32_t> n_live;            // [1]
   SettledInOut<bf16> kv;              // one layer's pool (kv_pages.h); each row writes its own position only
-  Out<bf16> y;                        // [rows, y_stride]: heads * head_dim elements a row
+  PartialOut<bf16> y;                 // [rows, y_stride]: heads * head_dim elements a row
   Optional<InOut<float>> partials;    // as Attend's
   Optional<InOut<int32_t>> arrivals;  // as Attend's
   int64_t qkv_stride;

@@ -17,7 +17,7 @@ struct GatheredEmbed {
   Optional<In<int32_t>> positions;  // [rows], below position_table's rows; empty if kPositions is 0
   In<bf16> gathered;                // [kRanks, gathered_stride / stride rows, stride]
   Optional<Frozen<bf16>> position_table;  // [context, stride] padded alike; empty if kPositions is 0
-  Out<float> x;                           // [rows, stride]
+  PartialOut<float> x;                    // [rows, stride]
   int64_t stride;                         // elements of an embedding row: hidden rounded up to 8, padded with zeros
   int64_t gathered_stride;                // elements between the rows of two ranks
   int64_t vocab;                          // of all ranks; rank r has the rows from vocab * r / kRanks on

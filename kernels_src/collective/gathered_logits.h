@@ -8,13 +8,13 @@
 namespace nodewright {
 
 struct GatheredLogits {
-  In<float> gathered;  // [kRanks, rows, part_stride]
-  Out<float> logits;   // [rows, logits_stride] all
-  In<int32_t> n_live;  // [1] rows that count
+  In<float> gathered;        // [kRanks, rows, part_stride]
+  PartialOut<float> logits;  // [rows, logits_stride] all
+  In<int32_t> n_live;        // [1] rows that count
 
   // The largest logit of each block, where the heads leave it; may be empty.
-  Optional<In<ScoredToken>> best;       // [kRanks, rows, parts] tokens from 0 in each rank's part
-  Optional<Out<ScoredToken>> all_best;  // [rows, kRanks * parts] by rank, tokens of the whole vocabulary
+  Optional<In<ScoredToken>> best;              // [kRanks, rows, parts] tokens from 0 in each rank's part
+  Optional<PartialOut<ScoredToken>> all_best;  // [rows, kRanks * parts] by rank, tokens of the whole vocabulary
 
   int64_t vocab;  // of all ranks; rank r has those from vocab * r / kRanks on
   int64_t parts;  // blocks of the head; 0 without best

@@ -12,7 +12,7 @@ struct OwnEmbedding {
   In<int32_t> last_token;  // [sequences]
   In<int32_t> n_live;      // [1] rows that count
   Frozen<bf16> embedding;  // [of this rank, stride]
-  Out<bf16> own;           // [rows, stride]; rows of another rank's tokens stay as they are
+  PartialOut<bf16> own;    // [rows, stride]; rows of another rank's tokens stay as they are
   int64_t stride;          // elements of a row
   int64_t vocab;           // of all ranks; rank r has the rows from vocab * r / kRanks on
   int64_t rank;

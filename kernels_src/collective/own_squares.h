@@ -7,9 +7,9 @@
 namespace nodewright {
 
 struct OwnSquares {
-  In<float> qkv;       // [rows, stride]: this rank's heads q, then kv_heads k, head_dim each, and more
-  Out<float> squares;  // [rows, 2] of queries, of keys
-  In<int32_t> n_live;  // [1] rows that count
+  In<float> qkv;              // [rows, stride]: this rank's heads q, then kv_heads k, head_dim each, and more
+  PartialOut<float> squares;  // [rows, 2] of queries, of keys
+  In<int32_t> n_live;         // [1] rows that count
   int64_t stride;
 };
 

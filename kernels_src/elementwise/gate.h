@@ -9,7 +9,7 @@ namespace nodewright {
 
 struct Gate {
   In<bf16> x;          // [rows, x_stride]: element 2i gate i, element 2i + 1 up i; without a gate i up i
-  Out<bf16> y;         // [rows, y_stride]
+  PartialOut<bf16> y;  // [rows, y_stride]
   In<int32_t> n_live;  // [1]
   int64_t outputs;     // elements of a row of y that count
   int64_t x_stride;    // a multiple of 8, at least `outputs` or, with a gate, twice as many

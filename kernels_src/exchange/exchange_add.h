@@ -17,7 +17,7 @@ struct ExchangeAdd {
   Optional<In<float>> weights;      // [rows, kChosen] of the experts; empty if kChosen is 0
   Optional<Frozen<bf16>> bias;      // [cols] of this rank; empty if kBias is 0
   Optional<InOut<float>> residual;  // [rows, stride] the same on all ranks; empty if kAdds is 0
-  Optional<Out<float>> sum;         // [rows, stride]; empty if kAdds is 1
+  Optional<PartialOut<float>> sum;  // [rows, stride]; empty if kAdds is 1
   In<int32_t> n_live;               // [1] rows that count, the same on all ranks
   int64_t cols;
   int64_t stride;     // elements between two rows

@@ -7,10 +7,10 @@
 namespace nodewright {
 
 struct ChooseExperts {
-  In<float> logits;      // [rows, kExperts] of the router
-  Out<int32_t> experts;  // [rows, kChosen] the largest logit first, of equal ones the lower expert
-  Out<float> weights;    // [rows, kChosen] their parts of the softmax over all, or over the chosen
-  In<int32_t> n_live;    // [1]
+  In<float> logits;             // [rows, kExperts] of the router
+  PartialOut<int32_t> experts;  // [rows, kChosen] the largest logit first, of equal ones the lower expert
+  PartialOut<float> weights;    // [rows, kChosen] their parts of the softmax over all, or over the chosen
+  In<int32_t> n_live;           // [1]
 };
 
 // Constants: kExperts, kChosen; kNormalised: 1 where a row's weights sum to one.

@@ -12,7 +12,7 @@ struct ExpertDown {
   In<ExpertJob> jobs;   // [most_expert_jobs]
   In<int32_t> n_jobs;   // [1]
   Frozen<bf16> weight;  // [kExperts * kOutputs, kStride]
-  Out<float> y;         // [rows * kChosen, y_stride]
+  PartialOut<float> y;  // [rows * kChosen, y_stride]
   int64_t x_stride;
   int64_t y_stride;
 };

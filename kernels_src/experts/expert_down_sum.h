@@ -12,7 +12,7 @@ struct ExpertDownSum {
   Settled<int32_t> experts;  // [rows, kChosen]
   In<float> weights;         // [rows, kChosen]
   Frozen<bf16> weight;       // [kExperts * kOutputs, kStride] the rank's columns
-  Out<float> y;              // [rows, y_stride], the first kOutputs elements of a row
+  PartialOut<float> y;       // [rows, y_stride], the first kOutputs elements of a row
   In<int32_t> n_live;        // [1] rows that count; not read at bucket 1
   int64_t x_stride;
   int64_t y_stride;

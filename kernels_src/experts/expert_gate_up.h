@@ -13,7 +13,7 @@ struct ExpertGateUp {
   In<ExpertJob> jobs;   // [most_expert_jobs]
   In<int32_t> n_jobs;   // [1]
   Frozen<bf16> weight;  // [kExperts * kOutputs, kStride], row 2i of an expert gate i, row 2i + 1 up i
-  Out<bf16> y;          // [rows * kChosen, y_stride]
+  PartialOut<bf16> y;   // [rows * kChosen, y_stride]
   int64_t x_stride;
   int64_t y_stride;
 };

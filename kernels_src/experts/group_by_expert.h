@@ -14,11 +14,11 @@ struct alignas(16) ExpertJob {
 };
 
 struct GroupByExpert {
-  In<int32_t> experts;  // [rows, kChosen]
-  In<int32_t> n_live;   // [1]
-  Out<int32_t> pairs;   // [rows * kChosen] those of live rows, ordered by expert, then by number
-  Out<ExpertJob> jobs;  // [most_expert_jobs] in the order of their experts
-  Out<int32_t> n_jobs;  // [1]
+  In<int32_t> experts;         // [rows, kChosen]
+  In<int32_t> n_live;          // [1]
+  PartialOut<int32_t> pairs;   // [rows * kChosen] those of live rows, ordered by expert, then by number
+  PartialOut<ExpertJob> jobs;  // [most_expert_jobs] in the order of their experts
+  PartialOut<int32_t> n_jobs;  // [1]
 };
 
 // Constants: kExperts, kChosen, kJobRows, kThreads.

@@ -12,9 +12,9 @@ struct NormProject {
   ResidualIn from;              // and its norm
   Frozen<bf16> weight;          // [outputs, stride]
   Optional<Frozen<bf16>> bias;  // [outputs], or empty
-  Out<float> y;                 // [rows, y_stride]
+  PartialOut<float> y;          // [rows, y_stride]
   // [rows, blocks] the largest of each block's outputs, no token if one is NaN; of one row or in tiles, or empty
-  Optional<Out<ScoredToken>> best;
+  Optional<PartialOut<ScoredToken>> best;
   In<int32_t> n_live;  // [1] rows that count; not read at bucket 1
   int64_t outputs;     // rows of weight
   int64_t y_stride;    // elements between two rows of y

@@ -12,7 +12,7 @@ struct GatherResidual {
   In<int32_t> rows;    // [rows] of the step
   In<int32_t> n_live;  // [1] rows that are stored
   Optional<Frozen<bf16>> post_gain;  // [cols] of the post norm of the last block (kPostNorm), or empty
-  Out<float> y;                      // [rows, stride]
+  PartialOut<float> y;               // [rows, stride]
   int64_t stride;
   float eps;  // added to the mean square
 };

@@ -8,11 +8,11 @@
 namespace nodewright {
 
 struct NormHidden {
-  ResidualIn from;     // never gained; its x_next is empty
-  Out<float> y;        // [rows, cols]
-  In<int32_t> n_live;  // [1]
-  int64_t stride;      // elements between two rows of x
-  float eps;           // added to the mean square, or to the variance
+  ResidualIn from;      // never gained; its x_next is empty
+  PartialOut<float> y;  // [rows, cols]
+  In<int32_t> n_live;   // [1]
+  int64_t stride;       // elements between two rows of x
+  float eps;            // added to the mean square, or to the variance
 };
 
 // Constants: kNorm (kernels_src/residual/norm.h), kPostNorm.

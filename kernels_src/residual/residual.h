@@ -12,9 +12,9 @@ struct ResidualIn {
   Optional<Frozen<bf16>> shift;  // [cols] of a LayerNorm, or empty
 
   // With post norms (kPostNorm) the residual is x + norm(projected) * post_gain; empty otherwise.
-  Optional<In<float>> projected;     // [rows, stride], the first cols elements of a row count
-  Optional<Frozen<bf16>> post_gain;  // [cols]
-  Optional<Out<float>> x_next;       // [rows, stride] that sum, padded with zeros, for later kernels; or empty
+  Optional<In<float>> projected;       // [rows, stride], the first cols elements of a row count
+  Optional<Frozen<bf16>> post_gain;    // [cols]
+  Optional<PartialOut<float>> x_next;  // [rows, stride] that sum, padded with zeros, for later kernels; or empty
 
   // In tiles with kGained these replace x and gain: the kernel before has multiplied. Empty otherwise.
   Optional<In<bf16>> gained;    // [rows, stride], stride = cols
@@ -23,9 +23,9 @@ struct ResidualIn {
 
 // Outputs beside the sum, for the kernel that normalizes it next (kLeavesGained); empty otherwise.
 struct ResidualOut {
-  Optional<Frozen<bf16>> gain;   // [cols] of their norm
-  Optional<Out<bf16>> gained;    // [rows, cols] the sums times that gain
-  Optional<Out<float>> squares;  // [parts, rows rounded up to 8] of the sums, of each block's columns
+  Optional<Frozen<bf16>> gain;          // [cols] of their norm
+  Optional<PartialOut<bf16>> gained;    // [rows, cols] the sums times that gain
+  Optional<PartialOut<float>> squares;  // [parts, rows rounded up to 8] of the sums, of each block's columns
 };
 
 }  // namespace nodewright

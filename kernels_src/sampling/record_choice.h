@@ -13,24 +13,25 @@ namespace nodewright {
 inline constexpr int kMostLogprobs = 20;
 
 struct RecordChoice {
-  In<float> logits;         // [step rows, stride], rows 16-byte aligned
-  In<float> shaped;         // [rows, stride] from which the token was chosen
-  In<int32_t> rows;         // [rows] of the step
-  In<int32_t> sequences;    // [rows] index into counts
-  In<int32_t> forced;       // [rows] 0 or above: the token, in place of the chosen one
-  In<int32_t> chosen;       // [rows] below 0: nothing is recorded
-  In<int32_t> counted;      // [rows] 0: not counted
-  In<int32_t> logprobs;     // [rows] of how many of the likeliest tokens; below 0: of none, nor of the token
-  In<int32_t> n_live;       // [1]
-  InOut<int32_t> counts;    // [sequences, stride]; a row's first block touches its sequence's
-  Out<int32_t> tokens;      // [rows] recorded; -1: its logits have a NaN
-  Out<int32_t> kept;        // [rows] 0: every token was denied, and the one chosen, too
-  Out<float> logprob;       // [rows] of the token
-  Out<int32_t> top_tokens;  // [rows, kMostLogprobs] the likeliest first, of equals the first; then -1
-  Out<float> top_logprobs;  // [rows, kMostLogprobs]
+  In<float> logits;                // [step rows, stride], rows 16-byte aligned
+  In<float> shaped;                // [rows, stride] from which the token was chosen
+  In<int32_t> rows;                // [rows] of the step
+  In<int32_t> sequences;           // [rows] index into counts
+  In<int32_t> forced;              // [rows] 0 or above: the token, in place of the chosen one
+  In<int32_t> chosen;              // [rows] below 0: nothing is recorded
+  In<int32_t> counted;             // [rows] 0: not counted
+  In<int32_t> logprobs;            // [rows] of how many of the likeliest tokens; below 0: of none, nor of the token
+  In<int32_t> n_live;              // [1]
+  InOut<int32_t> counts;           // [sequences, stride]; a row's first block touches its sequence's
+  PartialOut<int32_t> tokens;      // [rows] recorded; -1: its logits have a NaN
+  PartialOut<int32_t> kept;        // [rows] 0: every token was denied, and the one chosen, too
+  PartialOut<float> logprob;       // [rows] of the token
+  PartialOut<int32_t> top_tokens;  // [rows, kMostLogprobs] the likeliest first, of equals the first; then -1
+  PartialOut<float> top_logprobs;  // [rows, kMostLogprobs]
   int64_t vocab;
   int64_t stride;
-  Optional<Out<float>> log_sum;  // [rows] log(sum(exp(logits))) of rows that ask for log probabilities; 0 with a NaN
+  Optional<PartialOut<float>>
+      log_sum;  // [rows] log(sum(exp(logits))) of rows that ask for log probabilities; 0 with a NaN
 };
 
 // Constant: kBlocksOfRow, a power of two. Several are a cluster and share the row.

@@ -19,9 +19,9 @@ struct Sample {
   In<uint64_t> seed;               // [rows]
   In<int32_t> output_index;        // [rows] which output of its sequence this is; with the seed, the whole random state
   Settled<int32_t> n_live;         // [1]
-  Out<int32_t> tokens;             // [rows] the choice; -1: the row has a NaN logit
+  PartialOut<int32_t> tokens;      // [rows] the choice; -1: the row has a NaN logit
   InOut<int32_t> last_token;       // [sequences]; each row writes its own sequence's element
-  Optional<Out<int32_t>> delivered;  // [rows] pinned host memory: the choice again; or empty
+  Optional<PartialOut<int32_t>> delivered;  // [rows] pinned host memory: the choice again; or empty
   int64_t vocab;
   int64_t logits_stride;
 };

@@ -30,7 +30,7 @@ struct ShapeLogits {
   In<int32_t> counts;            // [sequences, stride], rows 16-byte aligned
   In<int32_t> n_live;            // [1]
   InOut<float> shaped;           // [rows, stride]
-  Out<ScoredToken> best;         // [rows, parts] of each part of a row, the largest; no token: it has a NaN
+  PartialOut<ScoredToken> best;  // [rows, parts] of each part of a row, the largest; no token: it has a NaN
   int64_t vocab;
   int64_t stride;
   int64_t mask_words;  // vocab / 32, rounded up

@@ -28,7 +28,7 @@ struct Advance {
   SettledInOut<int32_t> left;          // [rows] tokens that the row may still choose; at 0 it ends
   SettledInOut<int32_t> caller_row;    // [rows] where the row stood when the launch began
   SettledInOut<int32_t> stop_ids;      // [rows, kMostStopIds] each of them ends the row; -1: none
-  Out<int32_t> delivered;              // [most_steps, rows] pinned host memory: what caller_row chose at each step
+  PartialOut<int32_t> delivered;       // [most_steps, rows] pinned host memory: what caller_row chose at each step
   Condition again;                     // whether a row goes on and another step may follow; empty outside a loop
   int32_t rows;
   int32_t most_steps;

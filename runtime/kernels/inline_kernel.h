@@ -18,6 +18,7 @@
   namespace args_of_##Name {                                                  \
     using ::nodewright::Frozen, ::nodewright::In, ::nodewright::Settled;      \
     using ::nodewright::SettledInOut, ::nodewright::Out, ::nodewright::InOut; \
+    using ::nodewright::PartialOut;                                           \
     using ::nodewright::Optional, ::nodewright::Condition;                    \
     using ::nodewright::bf16, ::nodewright::fp16;                             \
     struct Name __VA_ARGS__;                                                  \

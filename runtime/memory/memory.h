@@ -87,6 +87,7 @@ struct View {
   operator In<T>() const { return {data, count}; }
   operator Settled<T>() const { return {data, count}; }
   operator Out<T>() const { return {data, count}; }
+  operator PartialOut<T>() const { return {data, count}; }
   operator InOut<T>() const { return {data, count}; }
   operator SettledInOut<T>() const { return {data, count}; }
 
@@ -167,6 +168,7 @@ class DeviceArray : public DeviceBuffer {
   operator In<T>() const { return view(); }                 // for a field of an argument struct
   operator Settled<T>() const { return view(); }            // the same
   operator Out<T>() const { return view(); }                // the same
+  operator PartialOut<T>() const { return view(); }                // the same
   operator InOut<T>() const { return view(); }              // the same
   operator SettledInOut<T>() const { return view(); }       // the same
 

@@ -48,8 +48,28 @@ NODEWRIGHT_KERNEL(scale, Scale, 64) {
   if (args.planted == 8) atomicAdd(args.y.data, 1.0f);                       // atomics read
   if (args.planted == 9) v += reinterpret_cast<float*>(shared_memory())[i];  // beyond shared memory
   if (args.planted == 10) v += reinterpret_cast<float*>(shared_memory())[static_cast<int>(i) - 64];  // before it
+  if (args.planted == 16 && i == 37) return;                                 // an element of Out is left out
+  if (args.planted == 17) {                                                  // stored in vectors, the last one missing
+    if (i < 15) reinterpret_cast<float4*>(args.y.data)[i] = make_float4(v, v, v, v);
+    return;
+  }
   args.y.data[i] = v;
 })";
+
+// The same, of which the launch writes what it likes.
+const std::string kPart = R"(
+namespace nodewright {
+struct Part { PartialOut<float> y; Out<float> all; };
+}
+NODEWRIGHT_KERNEL(part, Part, 64) {
+  wait_for_inputs();
+  if (threadIdx.x < 3) args.y.data[threadIdx.x] = 1.0f;
+  if (threadIdx.x < args.all.count) args.all.data[threadIdx.x] = 2.0f;
+})";
+struct Part {
+  PartialOut<float> y;
+  Out<float> all;
+};
 
 class AccessTest : public CpuDriverTest {
  protected:
@@ -111,6 +131,25 @@ TEST_F(AccessTest, SettledMemoryIsReadBeforeTheWaitAndWrittenAfterItWhereTheFiel
 TEST_F(AccessTest, AStoreThroughFrozenIsReported) { expect_reported(5, {"a store through Frozen", "field 'gain'"}); }
 
 TEST_F(AccessTest, AReadOfOutIsReported) { expect_reported(6, {"a read of Out", "field 'y'"}); }
+
+TEST_F(AccessTest, AnOutThatIsNotWhollyWrittenIsReportedByItsFirstByte) {
+  expect_reported(16, {"node 'l0.scale'", "kernel scale", "Out field 'y' is not wholly written", "element 37, byte 148",
+                       "1 of 64 elements", "PartialOut<T>"});
+  expect_reported(17, {"Out field 'y' is not wholly written", "element 60, byte 240", "4 of 64 elements"});
+  EXPECT_OK(run(16, false));
+}
+
+TEST_F(AccessTest, PartialOutMayBeWrittenInPartAndIsNeverRead) {
+  start({.check_accesses = true});
+  const CUfunction part = load("part", kPart, true);
+  EXPECT_OK(launch(part, 1, 64, Part{{allocate<float>(64), 64}, {allocate<float>(8), 8}}, 0));
+  EXPECT_OK(synchronize());
+  EXPECT_OK(launch(part, 1, 64, Part{{allocate<float>(64), 64}, {allocate<float>(65), 65}}, 0));
+  EXPECT_EQ(CUDA_ERROR_LAUNCH_FAILED, synchronize());
+  const std::string report = api().report();
+  EXPECT_NE(std::string::npos, report.find("Out field 'all'")) << report;
+  EXPECT_NE(std::string::npos, report.find("element 64, byte 256")) << report;
+}
 
 TEST_F(AccessTest, AFrozenLoadOfAnInputIsReported) { expect_reported(7, {"a frozen load", "16 bytes", "field 'x'"}); }
 

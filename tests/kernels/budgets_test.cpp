@@ -92,7 +92,7 @@ void check_rules(const ShippedKernel& kernel, const CompiledKernel& compiled, co
   EXPECT_EQ(cubin.parameters[0].offset, 0u);
   const uint64_t own = args_bytes().at(cubin.name);
   EXPECT_EQ(cubin.parameters[0].bytes,
-            kernel.request.timed ? timed_stamps_offset(own) + sizeof(Out<BlockStamps>) : own);
+            kernel.request.timed ? timed_stamps_offset(own) + sizeof(PartialOut<BlockStamps>) : own);
 }
 
 // Compiles and checks them; of each what goes into the file.

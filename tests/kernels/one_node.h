@@ -33,6 +33,7 @@ class Guarded {
   operator In<T>() const { return view(); }
   operator Settled<T>() const { return view(); }
   operator Out<T>() const { return view(); }
+  operator PartialOut<T>() const { return view(); }
   operator InOut<T>() const { return view(); }
   operator SettledInOut<T>() const { return view(); }
   operator Frozen<T>() const { return weight(); }

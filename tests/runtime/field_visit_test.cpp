@@ -95,5 +95,59 @@ TEST(FieldVisitTest, StructsWithRolesStandForTheirFields) {
   EXPECT_EQ(fields[7].bytes, sizeof(Span));
 }
 
+struct Strides {
+  int64_t of[4];
+};
+struct Choice {
+  Choice() = default;
+  explicit Choice(int first) : value(first) {}
+  Choice(float first) : value(static_cast<int>(first)) {}
+  int value;
+};
+struct ArrayOfMemory {
+  In<float> x[2];
+};
+static_assert(holds_raw_pointers<ArrayOfMemory>());
+
+TEST(FieldVisitTest, AnArrayIsOneField) {
+  struct Local {
+    float scales[3][2];
+    In<float> x;
+    int64_t strides[40];
+    Strides by_value[2];
+    uint8_t flags[1];
+    Optional<Out<bf16>> y;
+  };
+  const std::span<const FieldInfo> fields = fields_of<Local>();
+  std::string seen;
+  for (const FieldInfo& field : fields) seen += std::string(field.name) + ' ' + std::to_string(field.bytes) + ' ';
+  EXPECT_EQ(seen, "scales 24 x 16 strides 320 by_value 64 flags 1 y 16 ");
+  EXPECT_EQ(fields[0].element, ElementType::float32);
+  EXPECT_EQ(fields[0].element_bytes, 4u);
+  EXPECT_EQ(fields[2].role, Role::scalar);
+  EXPECT_EQ(fields[3].element, ElementType::other);
+  EXPECT_EQ(fields[4].element_bytes, 1u);
+  EXPECT_TRUE(fields[5].optional);
+}
+
+TEST(FieldVisitTest, AnArrayAloneIsAField) {
+  struct Local {
+    uint32_t words[25];
+  };
+  EXPECT_EQ(fields_of<Local>().size(), 1u);
+  EXPECT_EQ(fields_of<Strides>()[0].name, "of");
+}
+
+TEST(FieldVisitTest, AClassWithSeveralConstructorsIsAField) {
+  struct Local {
+    In<float> x;
+    Choice choice;
+    uint32_t n;
+  };
+  const std::span<const FieldInfo> fields = fields_of<Local>();
+  ASSERT_EQ(fields.size(), 3u);
+  EXPECT_EQ(fields[1].name, "choice");
+}
+
 }  // namespace
 }  // namespace nodewright

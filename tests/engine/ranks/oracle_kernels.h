@@ -16,7 +16,7 @@ NODEWRIGHT_ARGS(RankValue, {
   Optional<In<bf16>> y_bf16;    // [rows, stride] the same, where y is empty: with kBulk, without kChosen
   Optional<In<float>> weights;  // [rows, kChosen]; empty if kChosen is 0
   Optional<Frozen<bf16>> bias;  // [cols]; empty if kBias is 0
-  Out<float> value;             // [rows, cols]
+  PartialOut<float> value;      // [rows, cols]
   In<int32_t> n_live;           // [1]
   int64_t cols;
   int64_t stride;
@@ -27,20 +27,20 @@ NODEWRIGHT_ARGS(RankValue, {
 NODEWRIGHT_ARGS(RankSum, {
   In<float> values;                 // [ranks, rows, cols]
   Optional<InOut<float>> residual;  // [rows, stride]; empty if kAdds is 0
-  Optional<Out<float>> sum;         // [rows, stride]; empty if kAdds is 1
+  Optional<PartialOut<float>> sum;  // [rows, stride]; empty if kAdds is 1
   In<int32_t> n_live;               // [1]
   int64_t rows;
   int64_t cols;
   int64_t stride;
-  Optional<Frozen<bf16>> gain;   // [cols]
-  Optional<Out<bf16>> gained;    // [rows, cols]
-  Optional<Out<float>> squares;  // [parts, kTokens]
+  Optional<Frozen<bf16>> gain;          // [cols]
+  Optional<PartialOut<bf16>> gained;    // [rows, cols]
+  Optional<PartialOut<float>> squares;  // [parts, kTokens]
 })
 
 // all[m, rank, j] = best[m, j], with tokens of the whole vocabulary.
 NODEWRIGHT_ARGS(RankBest, {
-  In<int32_t> best;  // [rows, parts, 2] the bits of a score and its token
-  Out<int32_t> all;  // [rows, kRanks, parts, 2]
+  In<int32_t> best;         // [rows, parts, 2] the bits of a score and its token
+  PartialOut<int32_t> all;  // [rows, kRanks, parts, 2]
   int64_t rows;
   int64_t parts;
   int64_t rank;
@@ -49,9 +49,9 @@ NODEWRIGHT_ARGS(RankBest, {
 
 // squares[m, n]: of the strip first + n of a row, 0 all queries, 1 all keys, the sum of squares.
 NODEWRIGHT_ARGS(RankSquares, {
-  In<float> qkv;       // [rows, stride]
-  Out<float> squares;  // [rows, strips]
-  In<int32_t> n_live;  // [1]
+  In<float> qkv;              // [rows, stride]
+  PartialOut<float> squares;  // [rows, strips]
+  In<int32_t> n_live;         // [1]
   int64_t strips;
   int64_t first;
   int64_t stride;

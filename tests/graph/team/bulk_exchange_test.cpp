@@ -10,8 +10,8 @@ namespace nodewright {
 namespace {
 
 NODEWRIGHT_ARGS(BulkCase, {
-  In<bf16> x;      // [rows, cols]
-  Out<float> sum;  // [rows, cols]
+  In<bf16> x;             // [rows, cols]
+  PartialOut<float> sum;  // [rows, cols]
   int64_t cols;
   int64_t live;
   Exchange exchange;

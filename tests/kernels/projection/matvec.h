@@ -238,7 +238,7 @@ struct Joining {
         x_next("x_next", d.x.size()),
         post_gain("post_gain", d.post_gain) {}
   In<float> input() const { return has ? projected.view() : View<float>{}; }
-  Out<float> output() const { return has ? x_next.view() : View<float>{}; }
+  PartialOut<float> output() const { return has ? x_next.view() : View<float>{}; }
 };
 
 // Rows of x times the gain, and their sums of squares in kParts parts, as a kernel before leaves them.
@@ -289,7 +289,7 @@ inline ResidualIn residual_in(const MatvecFamily& family, const Guarded<float>& 
           .shift = given(family.norm == Norm::layer, shift),
           .projected = joining.input(),
           .post_gain = given(joining.has, joining.post_gain),
-          .x_next = x_next ? joining.output() : Out<float>{},
+          .x_next = x_next ? joining.output() : PartialOut<float>{},
           .gained = gained.has ? gained.rows.view() : View<bf16>{},
           .squares = gained.has ? gained.squares.view() : View<float>{}};
 }
