@@ -34,6 +34,7 @@
 namespace nodewright {
 
 class Event;
+class ExplicitGraph;
 class MatmulPlan;
 
 // Whether a buffer is used outside the plan. live_in: it holds a value before the plan runs. live_out: it is read after
@@ -312,6 +313,8 @@ class GraphBuilder {
   // loop lies in a conditional node, or such a node in a loop, all edges are serial, whatever the policy: there the
   // driver failed even with the conditional nodes in order (see loops_address in graph/node.h).
   Plan finish(EdgePolicy policy = EdgePolicy::programmatic) &&;
+  // The graph of that plan (graph/graph_exec.h), built and instantiated.
+  ExplicitGraph instantiate(EdgePolicy policy = EdgePolicy::programmatic) &&;
 
  private:
   friend class PlanReplay;  // graph/edit/plan_replay.h

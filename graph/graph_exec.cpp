@@ -254,6 +254,8 @@ void replace(std::unique_ptr<ExplicitGraph>& exec, Plan plan, GraphBudget* budge
   exec = std::make_unique<ExplicitGraph>(std::move(plan), budget);
 }
 
+ExplicitGraph GraphBuilder::instantiate(EdgePolicy policy) && { return ExplicitGraph(std::move(*this).finish(policy)); }
+
 void ExplicitGraph::launch(const Stream& stream) {
   const ContextGuard current = guard_for(stream);
   if (needs_upload_ != nullptr)
@@ -265,6 +267,13 @@ void ExplicitGraph::launch(const Stream& stream) {
   host_calls_.before_launch();
   buffers_.check(*plan_);
   driver_->check(driver_->cuGraphLaunch(exec_.get(), stream.get()), "cuGraphLaunch", "launch graph", plan_->name);
+}
+
+void ExplicitGraph::run() {
+  if (!own_stream_) own_stream_.emplace(*plan_->device, plan_->name);
+  if (needs_upload_ != nullptr) upload(*own_stream_);
+  launch(*own_stream_);
+  own_stream_->synchronize();
 }
 
 }  // namespace nodewright

@@ -83,6 +83,9 @@ class ExplicitGraph {
   // when a buffer that the plan was built over has been freed. The graph may be destroyed while it runs; with host
   // nodes, and with kernels of libraries, that waits for the device.
   void launch(const Stream& stream);
+  // One run on a stream of the graph's own; returns when it has ended. Throws Error as launch() does, and with what a
+  // kernel did wrong.
+  void run();
 
   // Changes one field of one kernel node, for later launches; the node may lie in a moved child or in a body. A scalar
   // takes any value. A memory field must stay within the range it was built with (or its envelope), else Error with the
@@ -223,6 +226,7 @@ class ExplicitGraph {
   AllocatedMemory memory_;
   LibraryForm preferred_;
   std::optional<Stream> library_stream_;  // to capture on, while nodes are added
+  std::optional<Stream> own_stream_;      // of run(), from its first call on
   HostCalls host_calls_;
   const PlanNode* needs_upload_ = nullptr;  // a node that the device may update, new or patched since the last upload
   std::vector<DeviceBuffer> spares_;        // where fills that are switched off write; the last is the largest

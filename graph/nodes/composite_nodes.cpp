@@ -197,7 +197,7 @@ NodeId GraphBuilder::graph(std::string_view name, CUgraph graph, const std::vect
   std::string what = "graph of " + names_of_nodes(plan_.device->driver(), graph, name);
   const auto submit = [&driver = plan_.device->driver(), graph, name = std::string(name),
                        exec = std::make_shared<std::optional<GraphExecHandle>>()](CUstream stream) {
-    if (!*exec) exec->emplace(instantiate(driver, graph, name, [&](CUgraphNode) { return name; }));
+    if (!*exec) exec->emplace(nodewright::instantiate(driver, graph, name, [&](CUgraphNode) { return name; }));
     driver.check(driver.cuGraphLaunch((*exec)->get(), stream), "cuGraphLaunch", "launch the graph of node", name);
   };
   return library(name, uses, {.submit = submit, .on_cpu_driver = true, .graph = graph, .what = std::move(what)}, after);

@@ -9,15 +9,15 @@ namespace nodewright {
 
 // As NormGateUp (kernels_src/projection/norm_gate_up.h); adapted_gate_up.cu and tile_adapted_gate_up.cu.
 struct AdaptedGateUp {
-  ResidualIn from;              // and its norm
-  Frozen<bf16> weight;          // [2 * intermediate, stride], or without a gate [intermediate, stride]
-  Optional<Frozen<bf16>> bias;  // [outputs], or empty
-  PartialOut<bf16> y;           // [rows, y_stride]
-  In<int32_t> n_live;           // [1] rows that count; not read at bucket 1
-  int64_t outputs;              // rows of weight
-  int64_t y_stride;             // elements between two rows of y
-  float eps;                    // added to the mean square, or to the variance
-  AdapterIn adapter;            // parts: gate and up, or up
+  ResidualIn from;                   // and its norm
+  Frozen<bf16> weight;               // [2 * intermediate, stride], or without a gate [intermediate, stride]
+  Optional<Frozen<bf16>> bias = {};  // [outputs], or empty
+  PartialOut<bf16> y;                // [rows, y_stride]
+  In<int32_t> n_live;                // [1] rows that count; not read at bucket 1
+  int64_t outputs;                   // rows of weight
+  int64_t y_stride;                  // elements between two rows of y
+  float eps;                         // added to the mean square, or to the variance
+  AdapterIn adapter;                 // parts: gate and up, or up
 };
 
 // As Gate (kernels_src/elementwise/gate.h), with its constants, launch shape and kAdapterRank; adapted_gate.cu.
@@ -28,8 +28,8 @@ struct AdaptedGate {
   int64_t outputs;     // elements of a row of y that count
   int64_t x_stride;
   int64_t y_stride;
-  Optional<Frozen<bf16>> bias;  // of the elements of a row of x, or empty; 16-byte aligned
-  AdapterIn adapter;            // parts: gate and up, or up
+  Optional<Frozen<bf16>> bias = {};  // of the elements of a row of x, or empty; 16-byte aligned
+  AdapterIn adapter;                 // parts: gate and up, or up
 };
 
 }  // namespace nodewright

@@ -15,9 +15,9 @@ struct Attend {
   Settled<int32_t> n_live;       // [1]
   PartialOut<bf16> y;            // [rows, y_stride]: heads * head_dim elements a row
   // [rows, head_tiles, splits, head_tile, head_dim + 2] weighted values, then max, then sum; empty if nothing is split
-  Optional<InOut<float>> partials;
+  Optional<InOut<float>> partials = {};
   // [rows, head_tiles] splits that have written their partials; zero between launches
-  Optional<InOut<int32_t>> arrivals;
+  Optional<InOut<int32_t>> arrivals = {};
   int64_t table_stride;
   int64_t y_stride;
   int64_t window;  // keys a row attends to at most, its own included: those above position - window; 0: all

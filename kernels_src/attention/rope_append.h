@@ -8,20 +8,20 @@
 namespace nodewright {
 
 struct RopeAppend {
-  In<float> qkv;                        // [rows, qkv_stride]: heads q, then kv_heads k, then kv_heads v, head_dim each
-  Optional<Frozen<float>> frequencies;  // [head_dim / 2] radians a position; empty if kRotate is 0
-  Optional<Frozen<bf16>> q_gain;        // [head_dim] of the norm of every query head; empty if kHeadNorm is 0
-  Optional<Frozen<bf16>> k_gain;        // [head_dim] of every key head
-  In<int32_t> positions;                // [rows]
-  In<int32_t> sequences;                // [rows]
-  In<int32_t> block_table;              // [sequences, table_stride] pool pages of each sequence, in order
-  In<int32_t> n_live;                   // [1]
-  PartialOut<float> q;                  // [rows, heads, head_dim] rotated
-  InOut<bf16> kv;                       // one layer's pool (kv_pages.h); each row writes its own position only
+  In<float> qkv;  // [rows, qkv_stride]: heads q, then kv_heads k, then kv_heads v, head_dim each
+  Optional<Frozen<float>> frequencies = {};  // [head_dim / 2] radians a position; empty if kRotate is 0
+  Optional<Frozen<bf16>> q_gain = {};        // [head_dim] of the norm of every query head; empty if kHeadNorm is 0
+  Optional<Frozen<bf16>> k_gain = {};        // [head_dim] of every key head
+  In<int32_t> positions;                     // [rows]
+  In<int32_t> sequences;                     // [rows]
+  In<int32_t> block_table;                   // [sequences, table_stride] pool pages of each sequence, in order
+  In<int32_t> n_live;                        // [1]
+  PartialOut<float> q;                       // [rows, heads, head_dim] rotated
+  InOut<bf16> kv;                            // one layer's pool (kv_pages.h); each row writes its own position only
   int64_t qkv_stride;
   int64_t table_stride;
-  float eps;                    // of the norms
-  Optional<Frozen<bf16>> bias;  // [elements of a row that count] of the product that left qkv; empty if kBias is 0
+  float eps;                         // of the norms
+  Optional<Frozen<bf16>> bias = {};  // [elements of a row that count] of the product that left qkv; empty if kBias is 0
 };
 
 // Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kPageSize; kRotate: 0 where positions are learned; kHeadNorm:

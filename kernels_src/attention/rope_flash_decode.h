@@ -9,19 +9,19 @@
 namespace nodewright {
 
 struct RopeFlashDecode {
-  In<float> qkv;                        // [rows, qkv_stride]: heads q, then kv_heads k, then kv_heads v, head_dim each
-  Optional<Frozen<float>> frequencies;  // [head_dim / 2] radians a position; empty if kRotate is 0
+  In<float> qkv;  // [rows, qkv_stride]: heads q, then kv_heads k, then kv_heads v, head_dim each
+  Optional<Frozen<float>> frequencies = {};  // [head_dim / 2] radians a position; empty if kRotate is 0
   Optional<Frozen<bf16>>
       q_gain;  // [head_dim], or with kHeadNorm 2 [heads * head_dim], of the queries' norm; empty if it is 0
-  Optional<Frozen<bf16>> k_gain;      // [head_dim] of every key head
-  Settled<int32_t> positions;         // [rows]; keys 0 .. position are attended, or the last `window` of them
-  Settled<int32_t> sequences;         // [rows]; rows of the same one have different positions
-  Settled<int32_t> block_table;       // [sequences, table_stride] pool pages of each sequence, in order
-  Settled<int32_t> n_live;            // [1]
-  SettledInOut<bf16> kv;              // one layer's pool (kv_pages.h); each row writes its own position only
-  PartialOut<bf16> y;                 // [rows, y_stride]: heads * head_dim elements a row
-  Optional<InOut<float>> partials;    // as Attend's
-  Optional<InOut<int32_t>> arrivals;  // as Attend's
+  Optional<Frozen<bf16>> k_gain = {};      // [head_dim] of every key head
+  Settled<int32_t> positions;              // [rows]; keys 0 .. position are attended, or the last `window` of them
+  Settled<int32_t> sequences;              // [rows]; rows of the same one have different positions
+  Settled<int32_t> block_table;            // [sequences, table_stride] pool pages of each sequence, in order
+  Settled<int32_t> n_live;                 // [1]
+  SettledInOut<bf16> kv;                   // one layer's pool (kv_pages.h); each row writes its own position only
+  PartialOut<bf16> y;                      // [rows, y_stride]: heads * head_dim elements a row
+  Optional<InOut<float>> partials = {};    // as Attend's
+  Optional<InOut<int32_t>> arrivals = {};  // as Attend's
   int64_t qkv_stride;
   int64_t table_stride;
   int64_t y_stride;

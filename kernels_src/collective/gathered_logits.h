@@ -13,8 +13,8 @@ struct GatheredLogits {
   In<int32_t> n_live;        // [1] rows that count
 
   // The largest logit of each block, where the heads leave it; may be empty.
-  Optional<In<ScoredToken>> best;              // [kRanks, rows, parts] tokens from 0 in each rank's part
-  Optional<PartialOut<ScoredToken>> all_best;  // [rows, kRanks * parts] by rank, tokens of the whole vocabulary
+  Optional<In<ScoredToken>> best = {};              // [kRanks, rows, parts] tokens from 0 in each rank's part
+  Optional<PartialOut<ScoredToken>> all_best = {};  // [rows, kRanks * parts] by rank, tokens of the whole vocabulary
 
   int64_t vocab;  // of all ranks; rank r has those from vocab * r / kRanks on
   int64_t parts;  // blocks of the head; 0 without best

@@ -8,13 +8,13 @@
 namespace nodewright {
 
 struct RankValue {
-  Optional<In<float>> y;                  // [rows, stride], or [rows, kChosen, stride] what each expert of a row gave
-  Optional<In<bf16>> y_bf16;              // [rows, stride] the same, where y is empty: with kBulk, without kChosen
-  Optional<In<float>> weights;            // [rows, kChosen] of the experts; empty if kChosen is 0
-  Optional<Frozen<bf16>> bias;            // [cols]; empty if kBias is 0
-  Optional<PartialOut<float>> value;      // [rows, stride]; empty if kBulk is 1
-  Optional<PartialOut<bf16>> value_bf16;  // [rows, stride]; empty if kBulk is 0
-  In<int32_t> n_live;                     // [1] rows that count
+  Optional<In<float>> y = {};              // [rows, stride], or [rows, kChosen, stride] what each expert of a row gave
+  Optional<In<bf16>> y_bf16 = {};          // [rows, stride] the same, where y is empty: with kBulk, without kChosen
+  Optional<In<float>> weights = {};        // [rows, kChosen] of the experts; empty if kChosen is 0
+  Optional<Frozen<bf16>> bias = {};        // [cols]; empty if kBias is 0
+  Optional<PartialOut<float>> value = {};  // [rows, stride]; empty if kBulk is 1
+  Optional<PartialOut<bf16>> value_bf16 = {};  // [rows, stride]; empty if kBulk is 0
+  In<int32_t> n_live;                          // [1] rows that count
   int64_t cols;
   int64_t stride;  // elements between two rows
 };

@@ -14,7 +14,7 @@ struct Gate {
   int64_t outputs;     // elements of a row of y that count
   int64_t x_stride;    // a multiple of 8, at least `outputs` or, with a gate, twice as many
   int64_t y_stride;
-  Optional<Frozen<bf16>> bias;  // of the elements of a row of x, or empty; 16-byte aligned
+  Optional<Frozen<bf16>> bias = {};  // of the elements of a row of x, or empty; 16-byte aligned
 };
 
 // Constants: kActivation (kernels_src/elementwise/activation.h), kGated, kBias; kRagged: 1 where the elements that

@@ -15,12 +15,12 @@ inline constexpr int kMostRanks = 8;
 struct Exchange {
   Optional<PeerOut<Packet>> to0, to1, to2, to3, to4, to5, to6, to7;                 // [count] in that rank
   Optional<PeerIn<Packet>> from0, from1, from2, from3, from4, from5, from6, from7;  // [count] of that rank
-  Optional<In<uint32_t>> launch;                                                    // [1] number of the launch, from 1
-  Optional<In<uint32_t>> aborted;  // [1] the host's word: not 0, do not wait, the launch is given up
-  Optional<InOut<uint32_t>> seen;  // [1] of this device: a kernel has seen that
-  ExchangeNumber number;           // in the plan
-  uint32_t most;                   // exchanges that a launch may have: epochs are launch * most + number
-  uint32_t rank;                   // this one
+  Optional<In<uint32_t>> launch = {};                                               // [1] number of the launch, from 1
+  Optional<In<uint32_t>> aborted = {};  // [1] the host's word: not 0, do not wait, the launch is given up
+  Optional<InOut<uint32_t>> seen = {};  // [1] of this device: a kernel has seen that
+  ExchangeNumber number;                // in the plan
+  uint32_t most;                        // exchanges that a launch may have: epochs are launch * most + number
+  uint32_t rank;                        // this one
 };
 
 // A bulk exchange of rows, [rows, cols] with cols a multiple of 8: flags, then words of eight values in bf16. A flag of

@@ -16,10 +16,10 @@ struct GatherLogits {
 
   // Where the head has left the largest logit of each of its blocks: of a row whose choice takes the largest those
   // alone are sent, unless all logits are kept. Else empty.
-  Optional<In<ScoredToken>> best;              // [rows, parts] this rank's, tokens from 0
-  Optional<PartialOut<ScoredToken>> all_best;  // [rows, kRanks * parts] by rank, tokens of the whole vocabulary
-  Optional<In<float>> temperature;             // [rows]
-  Optional<In<int32_t>> keeps_all;             // [1] 0: no
+  Optional<In<ScoredToken>> best = {};              // [rows, parts] this rank's, tokens from 0
+  Optional<PartialOut<ScoredToken>> all_best = {};  // [rows, kRanks * parts] by rank, tokens of the whole vocabulary
+  Optional<In<float>> temperature = {};             // [rows]
+  Optional<In<int32_t>> keeps_all = {};             // [1] 0: no
 
   int64_t vocab;  // of all ranks; rank r has those from vocab * r / kRanks on
   int64_t most;   // that a rank has

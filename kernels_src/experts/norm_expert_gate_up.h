@@ -6,12 +6,12 @@
 namespace nodewright {
 
 struct NormExpertGateUp {
-  Settled<float> x;             // [rows, stride] residual, zero from cols on; stride: kCols rounded up to 8
-  Optional<Frozen<bf16>> gain;  // [cols] of its norm; empty if kNorm is none
-  In<int32_t> experts;          // [rows, kChosen]
-  Frozen<bf16> weight;          // [kExperts * kOutputs, kStride], row 2i of an expert gate i, row 2i + 1 up i
-  PartialOut<bf16> y;           // [rows, kChosen, y_stride]
-  In<int32_t> n_live;           // [1] rows that count; not read at bucket 1
+  Settled<float> x;                  // [rows, stride] residual, zero from cols on; stride: kCols rounded up to 8
+  Optional<Frozen<bf16>> gain = {};  // [cols] of its norm; empty if kNorm is none
+  In<int32_t> experts;               // [rows, kChosen]
+  Frozen<bf16> weight;               // [kExperts * kOutputs, kStride], row 2i of an expert gate i, row 2i + 1 up i
+  PartialOut<bf16> y;                // [rows, kChosen, y_stride]
+  In<int32_t> n_live;                // [1] rows that count; not read at bucket 1
   int64_t y_stride;
   float eps;  // added to the mean square
 };

@@ -12,12 +12,12 @@ enum class Element : uint8_t { f32 = 0, fp16 = 1, bf16 = 2 };
 
 // Memory in bytes, because the element types are constants. Strides and leading dimensions in elements.
 struct ReferenceProduct {
-  In<uint8_t> a;               // op(a)[i, p] at i * a_row + p * a_column
-  In<uint8_t> b;               // op(b)[p, j] at p * b_row + j * b_column
-  Optional<In<uint8_t>> c;     // [m, n], rows c_row apart; empty: y is added to, if beta is not 0
-  Optional<In<uint8_t>> bias;  // [n]; empty: none
-  InOut<uint8_t> y;            // [m, n], rows y_row apart; not read if c is there or beta is 0
-  int64_t m, n, k;             // op(a) is [m, k], op(b) is [k, n]
+  In<uint8_t> a;                    // op(a)[i, p] at i * a_row + p * a_column
+  In<uint8_t> b;                    // op(b)[p, j] at p * b_row + j * b_column
+  Optional<In<uint8_t>> c = {};     // [m, n], rows c_row apart; empty: y is added to, if beta is not 0
+  Optional<In<uint8_t>> bias = {};  // [n]; empty: none
+  InOut<uint8_t> y;                 // [m, n], rows y_row apart; not read if c is there or beta is 0
+  int64_t m, n, k;                  // op(a) is [m, k], op(b) is [k, n]
   int64_t a_row, a_column;
   int64_t b_row, b_column;
   int64_t c_row, y_row;

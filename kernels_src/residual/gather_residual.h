@@ -11,8 +11,8 @@ struct GatherResidual {
   In<int64_t> places;  // [2] index in `from` of the residual, [step rows, stride]; of what joins it, or -1
   In<int32_t> rows;    // [rows] of the step
   In<int32_t> n_live;  // [1] rows that are stored
-  Optional<Frozen<bf16>> post_gain;  // [cols] of the post norm of the last block (kPostNorm), or empty
-  PartialOut<float> y;               // [rows, stride]
+  Optional<Frozen<bf16>> post_gain = {};  // [cols] of the post norm of the last block (kPostNorm), or empty
+  PartialOut<float> y;                    // [rows, stride]
   int64_t stride;
   float eps;  // added to the mean square
 };

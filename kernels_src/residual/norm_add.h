@@ -7,13 +7,13 @@
 namespace nodewright {
 
 struct NormAdd {
-  In<float> x;                  // [rows, stride], the first gain.count elements of a row count
-  Frozen<bf16> gain;            // [cols]
-  InOut<float> residual;        // [rows, stride]; each block touches its own row
-  In<int32_t> n_live;           // [1]
-  int64_t stride;               // elements between two rows
-  float eps;                    // added to the mean square
-  Optional<Frozen<bf16>> bias;  // [cols] that is added to x first; empty if kBias is 0
+  In<float> x;                       // [rows, stride], the first gain.count elements of a row count
+  Frozen<bf16> gain;                 // [cols]
+  InOut<float> residual;             // [rows, stride]; each block touches its own row
+  In<int32_t> n_live;                // [1]
+  int64_t stride;                    // elements between two rows
+  float eps;                         // added to the mean square
+  Optional<Frozen<bf16>> bias = {};  // [cols] that is added to x first; empty if kBias is 0
 };
 
 // Constants: kNorm (kernels_src/residual/norm.h), not a LayerNorm; kBias.

@@ -8,11 +8,11 @@ namespace nodewright {
 
 struct NormRows {
   In<float> x;  // [rows, stride], the first kCols elements of a row count; stride: kCols rounded up to 8
-  Optional<Frozen<bf16>> gain;   // [cols]; empty if kNorm is none
-  PartialOut<bf16> y;            // [rows, stride], zero from cols on
-  In<int32_t> n_live;            // [1]
-  float eps;                     // added to the mean square, or to the variance
-  Optional<Frozen<bf16>> shift;  // [cols] of a LayerNorm, or empty
+  Optional<Frozen<bf16>> gain = {};   // [cols]; empty if kNorm is none
+  PartialOut<bf16> y;                 // [rows, stride], zero from cols on
+  In<int32_t> n_live;                 // [1]
+  float eps;                          // added to the mean square, or to the variance
+  Optional<Frozen<bf16>> shift = {};  // [cols] of a LayerNorm, or empty
 };
 
 // Constants: kCols; kNorm (kernels_src/residual/norm.h).

@@ -7,25 +7,25 @@
 namespace nodewright {
 
 struct ResidualIn {
-  Optional<In<float>> x;         // [rows, stride], padded with zeros to stride
-  Optional<Frozen<bf16>> gain;   // [cols] of the norm
-  Optional<Frozen<bf16>> shift;  // [cols] of a LayerNorm, or empty
+  Optional<In<float>> x = {};         // [rows, stride], padded with zeros to stride
+  Optional<Frozen<bf16>> gain = {};   // [cols] of the norm
+  Optional<Frozen<bf16>> shift = {};  // [cols] of a LayerNorm, or empty
 
   // With post norms (kPostNorm) the residual is x + norm(projected) * post_gain; empty otherwise.
-  Optional<In<float>> projected;       // [rows, stride], the first cols elements of a row count
-  Optional<Frozen<bf16>> post_gain;    // [cols]
-  Optional<PartialOut<float>> x_next;  // [rows, stride] that sum, padded with zeros, for later kernels; or empty
+  Optional<In<float>> projected = {};       // [rows, stride], the first cols elements of a row count
+  Optional<Frozen<bf16>> post_gain = {};    // [cols]
+  Optional<PartialOut<float>> x_next = {};  // [rows, stride] that sum, padded with zeros, for later kernels; or empty
 
   // In tiles with kGained these replace x and gain: the kernel before has multiplied. Empty otherwise.
-  Optional<In<bf16>> gained;    // [rows, stride], stride = cols
-  Optional<In<float>> squares;  // [parts, rows rounded up to 8] parts of the sums of squares of x
+  Optional<In<bf16>> gained = {};    // [rows, stride], stride = cols
+  Optional<In<float>> squares = {};  // [parts, rows rounded up to 8] parts of the sums of squares of x
 };
 
 // Outputs beside the sum, for the kernel that normalizes it next (kLeavesGained); empty otherwise.
 struct ResidualOut {
-  Optional<Frozen<bf16>> gain;          // [cols] of their norm
-  Optional<PartialOut<bf16>> gained;    // [rows, cols] the sums times that gain
-  Optional<PartialOut<float>> squares;  // [parts, rows rounded up to 8] of the sums, of each block's columns
+  Optional<Frozen<bf16>> gain = {};          // [cols] of their norm
+  Optional<PartialOut<bf16>> gained = {};    // [rows, cols] the sums times that gain
+  Optional<PartialOut<float>> squares = {};  // [parts, rows rounded up to 8] of the sums, of each block's columns
 };
 
 }  // namespace nodewright

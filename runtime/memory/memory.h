@@ -168,12 +168,18 @@ class DeviceArray : public DeviceBuffer {
   operator In<T>() const { return view(); }                 // for a field of an argument struct
   operator Settled<T>() const { return view(); }            // the same
   operator Out<T>() const { return view(); }                // the same
-  operator PartialOut<T>() const { return view(); }                // the same
+  operator PartialOut<T>() const { return view(); }         // the same
   operator InOut<T>() const { return view(); }              // the same
   operator SettledInOut<T>() const { return view(); }       // the same
 
   // Copies `values` over the first elements, and waits. Throws Error when they are more than the array has.
   void write(std::span<const T> values) const { write_view<T>(device(), view(), values, name()); }
+  // All elements. No stream may still be writing them.
+  std::vector<T> read() const {
+    std::vector<T> values(count());
+    read_view<T>(device(), values, view(), name());
+    return values;
+  }
   // All elements, once `stream` has done what it was given so far.
   std::vector<T> read(const Stream& stream) const {
     std::vector<T> values(count());

@@ -12,12 +12,12 @@ namespace nodewright::test {
 // value[m, n] = (y[m, n] + bias[n]) * kScale; with kBulk rounded to bf16. With kChosen the weighted sum of what so
 // many experts of a row gave stands for y[m, n].
 NODEWRIGHT_ARGS(RankValue, {
-  Optional<In<float>> y;        // [rows, stride], or [rows, kChosen, stride]
-  Optional<In<bf16>> y_bf16;    // [rows, stride] the same, where y is empty: with kBulk, without kChosen
-  Optional<In<float>> weights;  // [rows, kChosen]; empty if kChosen is 0
-  Optional<Frozen<bf16>> bias;  // [cols]; empty if kBias is 0
-  PartialOut<float> value;      // [rows, cols]
-  In<int32_t> n_live;           // [1]
+  Optional<In<float>> y = {};        // [rows, stride], or [rows, kChosen, stride]
+  Optional<In<bf16>> y_bf16 = {};    // [rows, stride] the same, where y is empty: with kBulk, without kChosen
+  Optional<In<float>> weights = {};  // [rows, kChosen]; empty if kChosen is 0
+  Optional<Frozen<bf16>> bias = {};  // [cols]; empty if kBias is 0
+  PartialOut<float> value;           // [rows, cols]
+  In<int32_t> n_live;                // [1]
   int64_t cols;
   int64_t stride;
 })
@@ -25,16 +25,16 @@ NODEWRIGHT_ARGS(RankValue, {
 // residual[m, n] += sum over ranks of values, or sum[m, n] = it. With kLeavesGained also gained and squares, whose
 // partial sums are those of kernels with kLanes lanes a row, or with kLanes 0 those of blocks of 256 columns.
 NODEWRIGHT_ARGS(RankSum, {
-  In<float> values;                 // [ranks, rows, cols]
-  Optional<InOut<float>> residual;  // [rows, stride]; empty if kAdds is 0
-  Optional<PartialOut<float>> sum;  // [rows, stride]; empty if kAdds is 1
-  In<int32_t> n_live;               // [1]
+  In<float> values;                      // [ranks, rows, cols]
+  Optional<InOut<float>> residual = {};  // [rows, stride]; empty if kAdds is 0
+  Optional<PartialOut<float>> sum = {};  // [rows, stride]; empty if kAdds is 1
+  In<int32_t> n_live;                    // [1]
   int64_t rows;
   int64_t cols;
   int64_t stride;
-  Optional<Frozen<bf16>> gain;          // [cols]
-  Optional<PartialOut<bf16>> gained;    // [rows, cols]
-  Optional<PartialOut<float>> squares;  // [parts, kTokens]
+  Optional<Frozen<bf16>> gain = {};          // [cols]
+  Optional<PartialOut<bf16>> gained = {};    // [rows, cols]
+  Optional<PartialOut<float>> squares = {};  // [parts, kTokens]
 })
 
 // all[m, rank, j] = best[m, j], with tokens of the whole vocabulary.

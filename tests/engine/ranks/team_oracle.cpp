@@ -81,8 +81,8 @@ using Ordinary =
 
 // What stands in front of an exchange's sum and after it.
 struct Summed {
-  Optional<InOut<float>> residual;
-  Optional<PartialOut<float>> sum;
+  Optional<InOut<float>> residual = {};
+  Optional<PartialOut<float>> sum = {};
   In<int32_t> n_live;
   int64_t cols, stride;
   ResidualOut next;

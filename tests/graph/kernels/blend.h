@@ -11,7 +11,7 @@ namespace nodewright {
 struct Blend {
   In<uint32_t> a;
   In<uint32_t> b;
-  Optional<Frozen<uint32_t>> key;  // or empty
+  Optional<Frozen<uint32_t>> key = {};  // or empty
   Out<uint32_t> y;
   uint32_t salt;
 };

@@ -7,10 +7,10 @@
 namespace nodewright {
 
 struct Mix {
-  In<float> left;                // any length, read round and round
-  In<float> right;               // any length
-  Optional<Frozen<float>> gain;  // any length, or empty
-  Out<float> y;                  // [n]
+  In<float> left;                     // any length, read round and round
+  In<float> right;                    // any length
+  Optional<Frozen<float>> gain = {};  // any length, or empty
+  Out<float> y;                       // [n]
   float scale;
 };
 

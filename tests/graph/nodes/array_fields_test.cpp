@@ -46,6 +46,7 @@ class ArrayFieldsTest : public testing::Test {
 
   Plan plan(int64_t step) {
     GraphBuilder g(device, "arrays");
+    g.declare(x, {.live_in = true});
     node_ = g.launch("strided", strided,
                      {.x = x, .y = y, .strides = {step, 100}, .scales = {{1, 2}, {3, 0.5f}}, .count = 8});
     return std::move(g).finish();

@@ -17,6 +17,7 @@ namespace stranger {
 NODEWRIGHT_ARGS(Shift, {
   InOut<float> y;  // [n]
   float by;
+  Optional<In<float>> times = {};  // [n]
 })
 
 constexpr unsigned kCount = 1000, kThreads = 128, kBlocks = (kCount + kThreads - 1) / kThreads;
@@ -48,7 +49,7 @@ int run(const char* spec) {
     NODEWRIGHT_KERNEL(shift, Shift, 128) {
       wait_for_inputs();
       const uint64_t i = blockIdx.x * 128ull + threadIdx.x;
-      if (i < args.y.count) args.y.data[i] += args.by;
+      if (i < args.y.count) args.y.data[i] = args.y.data[i] * (args.times.count > 0 ? args.times.data[i] : 1.0f) + args.by;
     })");
   const std::string_view scale_source(scale_image, scale_image_end);
   nodewright::KernelCache kernels(device, {.extra_sources = {shift_source, {"kernels_src/scale.cu", scale_source}}});
