@@ -34,9 +34,9 @@ struct MatrixSize {
   int64_t cols = 0, outputs = 0;
   int64_t elements() const { return cols * outputs; }
 };
-// Of embedding, head, router, qkv, out, and of gate_up and down in a layer without experts.
+// The part is embedding, head, router, qkv, out, or, in a layer without experts, gate_up or down.
 MatrixSize matrix_size(const ModelConfig& config, Part part);
-// Of gate_up and down of one expert of a mixture.
+// The part is gate_up or down, of one expert of a mixture.
 MatrixSize expert_matrix_size(const ModelConfig& config, Part part);
 // The elements of a layer's matrices, but the router's, with those of `experts` experts if the layer has experts.
 int64_t layer_elements(const ModelConfig& config, int64_t layer, int64_t experts);
