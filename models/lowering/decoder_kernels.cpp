@@ -84,8 +84,8 @@ std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, co
   // In the order in which decoder_kernels() loads them where they were not prepared: where code lies in memory shows in
   // the step, and with the ends first eight rows of Gemma-3 1B take 1.4 % less on an H100
   // (bench/results/2026-11-26-h100-load-order.txt).
-  const auto append = [&](const std::vector<Lowered>& runs) {
-    for (const Lowered& run : runs)
+  const auto append = [&](const std::vector<LoweredRun>& runs) {
+    for (const LoweredRun& run : runs)
       for (const KernelChoice& choice : run.kernels) requests.push_back(choice.request);
   };
   append(lowered.first);
@@ -99,9 +99,9 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
   LoweredStep lowered = lowered_step(config, step, cache.device().properties());
   const int64_t carveout = step.tuning.shared.carveout;
   std::optional<MatmulPlanner> planner;  // opens the library
-  const auto load_all = [&](std::vector<Lowered>& runs) {
+  const auto load_all = [&](std::vector<LoweredRun>& runs) {
     std::vector<DecoderKernels::Run> all;
-    for (Lowered& run : runs) {
+    for (LoweredRun& run : runs) {
       LoadedRun loaded_run;
       for (const KernelChoice& choice : run.kernels) loaded_run.kernels.push_back(loaded(cache, choice, carveout));
       if (!run.products.empty() && !planner) planner.emplace(cache.device(), cache);
@@ -110,10 +110,10 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
     }
     return all;
   };
-  DecoderKernels k{.shape = step, .travel = lowered.travel};
+  DecoderKernels k{.shape = step, .form = lowered.form};
   k.first = load_all(lowered.first);
   k.last = load_all(lowered.last);
-  for (std::vector<Lowered>& kind : lowered.kinds) k.kinds.push_back(load_all(kind));
+  for (std::vector<LoweredRun>& kind : lowered.kinds) k.kinds.push_back(load_all(kind));
   k.layers = lowered.layers;
   if (step.steps.several()) {
     const auto [kernel, shape] = loaded(cache, advance_choice(step), carveout);
@@ -124,8 +124,8 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
 
 std::string lowering_text(const ModelConfig& config, const StepShape& step, const DeviceProperties& device) {
   const LoweredStep lowered = lowered_step(config, step, device);
-  std::string text = fmt::format("{} rows; the residual travels {}\n", step.rows, to_string(lowered.travel));
-  for (const auto& [travel, why] : lowered.ways_passed) text += fmt::format("  not {}: {}\n", to_string(travel), why);
+  std::string text = fmt::format("{} rows; the residual travels {}\n", step.rows, to_string(lowered.form));
+  for (const auto& [form, why] : lowered.forms_passed) text += fmt::format("  not {}: {}\n", to_string(form), why);
   for (const LoweringNote& note : lowered.notes) {
     text += fmt::format("{}: {}\n", note.operations, note.row);
     for (const std::string& kernel : note.kernels) text += fmt::format("  {}\n", kernel);

@@ -17,13 +17,13 @@ namespace nodewright {
 struct DecoderKernels {
   // A run of operations with its kernels.
   struct Run {
-    Lowered lowered;
+    LoweredRun lowered;
     LoadedRun loaded;
-    void emit(Emission& e) const { lowered.emit(loaded, e); }
+    void emit(EmitContext& e) const { lowered.emit(loaded, e); }
   };
 
   StepShape shape = 1;
-  Travel travel = Travel::plain;
+  ResidualForm form = ResidualForm::plain;
   std::vector<Run> first, last;
   std::vector<std::vector<Run>> kinds;  // of layers; empty for those that the stage has none of
   std::vector<size_t> layers;           // the kind of each; of a stage its own

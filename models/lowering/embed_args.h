@@ -8,7 +8,7 @@ namespace nodewright {
 
 // Sets `residual` to what the kernel leaves. `Args`: of one of these.
 template <class Args>
-Args embed_args(const StepPlace& step, const StepWeights& weights, Residual& residual, Travel travel) {
+Args embed_args(const StepPlace& step, const StepWeights& weights, Residual& residual, ResidualForm form) {
   const DecodeState& s = step.s;
   Args args{};
   args.tokens = s.inputs.tokens;
@@ -23,7 +23,7 @@ Args embed_args(const StepPlace& step, const StepWeights& weights, Residual& res
   args.scale = step.config.embedding_scale;
   if (step.config.learned_positions) args.positions = s.inputs.positions;
   residual = PlainResidual{s.residual};
-  if (travel == Travel::gained) args.next = leave_gained(residual, s, weights.next_gain, 1);
+  if (form == ResidualForm::gained) args.next = leave_gained(residual, s, weights.next_gain, 1);
   return args;
 }
 

@@ -17,7 +17,7 @@ namespace {
 const AdapterMatrix& adapter_matrix(const RowAdapters& adapters, Part part) {
   return adapters.slots->layout().of(adapters.layer, part);
 }
-int64_t ranks_of(const Situation& at, Part part) {
+int64_t ranks_of(const LoweringContext& at, Part part) {
   return AdapterLayout::parts_of(at.config, part) * at.step.adapters.rank;
 }
 
@@ -43,11 +43,12 @@ void emit_shrink(const Kernel<Args>& kernel, Args args, Part part, int64_t ranks
                 Traffic{bytes_of_slot(step.s, ranks, m.stride) + read_bytes, h.bytes()});
 }
 
-ShrinkShape shrink_shape(const Situation& at, const Op& op) {
+ShrinkShape shrink_shape(const LoweringContext& at, const Op& op) {
   const int64_t cols = matrix_size(at.config, op.part).cols;
   return {at.step.rows, cols, row_stride(cols), ranks_of(at, op.part), op.gain != Part::embedding};
 }
-std::vector<Constant> shrink_constants(const Situation& at, const ShrinkShape& shape, std::vector<Constant> more) {
+std::vector<Constant> shrink_constants(const LoweringContext& at, const ShrinkShape& shape,
+                                       std::vector<Constant> more) {
   more.push_back(rank_constant(at));
   more.push_back({"kBias", 0});
   return constants_of(shape.constants(), more);
@@ -58,25 +59,25 @@ struct ExpandTarget {
   View<float> y;
   int64_t stride = 0;
 };
-ExpandTarget target_of(const StepPlace& step, Part part, Travel travel) {
+ExpandTarget target_of(const StepPlace& step, Part part, ResidualForm form) {
   if (part == Part::qkv) return {step.s.qkv, step.config.qkv_width()};
-  return {travel == Travel::deferred ? step.s.projected : step.s.residual, row_stride(step.config.hidden)};
+  return {form == ResidualForm::deferred ? step.s.projected : step.s.residual, row_stride(step.config.hidden)};
 }
 
 // qkv's is a node of its own after the product, whichever kernel reads it.
-bool is_added_in_run(const Situation& at, Travel travel, Part part) {
-  return part != Part::qkv && (at.config.shard.is_part() || (travel == Travel::plain && at.config.post_norms));
+bool is_added_in_run(const LoweringContext& at, ResidualForm form, Part part) {
+  return part != Part::qkv && (at.config.shard.is_part() || (form == ResidualForm::plain && at.config.post_norms));
 }
-bool is_added_before(const Situation& at, Travel travel, Part part) {
-  return part != Part::qkv && travel == Travel::gained && !is_added_in_run(at, travel, part);
+bool is_added_before(const LoweringContext& at, ResidualForm form, Part part) {
+  return part != Part::qkv && form == ResidualForm::gained && !is_added_in_run(at, form, part);
 }
 
 // The scale of sums that are added to the residual.
-float expand_scale(const Situation& at, Part part) { return part == Part::qkv ? 1 : at.config.residual_scale; }
+float expand_scale(const LoweringContext& at, Part part) { return part == Part::qkv ? 1 : at.config.residual_scale; }
 
 }  // namespace
 
-void add_expand_kernel(Lowered& lowered, const Situation& at, const Op& product, float scale) {
+void add_expand_kernel(LoweredRun& lowered, const LoweringContext& at, const Op& product, float scale) {
   if (!at.step.adapters.any()) return;
   const int64_t outputs = matrix_size(at.config, product.part).outputs;
   lowered.kernels.push_back(kernel_choice<Expand>({"expand", {rank_constant(at), factor_constant("kScale", scale)}},
@@ -100,7 +101,7 @@ void emit_expand(const LoadedRun& run, const StepPlace& step, const RowAdapters&
 }
 
 // h = s A norm(x).
-Attempt lower_norm_shrink(const Situation& at, std::span<const Op> ops, Travel travel) {
+LoweringResult lower_norm_shrink(const LoweringContext& at, std::span<const Op> ops, ResidualForm form) {
   if (!begins(ops, {OpKind::shrink}) || ops[0].gain == Part::embedding) return {};
   const Op& op = ops[0];
   const ShrinkShape shape = shrink_shape(at, op);
@@ -109,58 +110,59 @@ Attempt lower_norm_shrink(const Situation& at, std::span<const Op> ops, Travel t
         {"norm_shrink", shrink_constants(at, shape, {constant("kNorm", op.norm), constant("kPostNorm", post_norm)})},
         shape.launch_shape());
   };
-  Lowered lowered{.operations = 1,
-                  .emit = emits([op, ranks = ranks_of(at, op.part)](
-                                    const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
-                                    const Residual& residual, const RowAdapters& adapters) {
-                    const Residual from = not_gained(residual, step);  // pre-scaled rows come with the residual itself
-                    const bool deferred = std::holds_alternative<DeferredResidual>(from);
-                    NormShrink args{};
-                    args.from = residual_in(from, weights.norm(op.gain));
-                    args.eps = step.config.eps;
-                    emit_shrink(run.kernel<NormShrink>(deferred ? run.kernels.size() - 1 : 0), args, op.part, ranks,
-                                step.s.residual.bytes(), step, adapters);
-                  })};
+  LoweredRun lowered{.operations = 1,
+                     .emit = emits([op, ranks = ranks_of(at, op.part)](
+                                       const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
+                                       const Residual& residual, const RowAdapters& adapters) {
+                       const Residual from =
+                           not_gained(residual, step);  // pre-scaled rows come with the residual itself
+                       const bool deferred = std::holds_alternative<DeferredResidual>(from);
+                       NormShrink args{};
+                       args.from = residual_in(from, weights.norm(op.gain));
+                       args.eps = step.config.eps;
+                       emit_shrink(run.kernel<NormShrink>(deferred ? run.kernels.size() - 1 : 0), args, op.part, ranks,
+                                   step.s.residual.bytes(), step, adapters);
+                     })};
   // One kernel for the first layer, where nothing has been added yet, and one for the others.
-  if (travel != Travel::deferred || op.part == Part::qkv) lowered.kernels.push_back(kernel(false));
-  if (travel == Travel::deferred) lowered.kernels.push_back(kernel(true));
+  if (form != ResidualForm::deferred || op.part == Part::qkv) lowered.kernels.push_back(kernel(false));
+  if (form == ResidualForm::deferred) lowered.kernels.push_back(kernel(true));
   return lowered;
 }
 
 // h = s A x.
-Attempt lower_shrink(const Situation& at, std::span<const Op> ops, Travel travel) {
+LoweringResult lower_shrink(const LoweringContext& at, std::span<const Op> ops, ResidualForm form) {
   if (!begins(ops, {OpKind::shrink})) return {};
   const Op& op = ops[0];
   const ShrinkShape shape = shrink_shape(at, op);
-  Lowered lowered{
+  LoweredRun lowered{
       .operations = 1,
       .kernels = {kernel_choice<Shrink>({"shrink", shrink_constants(at, shape, {})}, shape.launch_shape())}};
-  const bool before = is_added_before(at, travel, op.part);
+  const bool before = is_added_before(at, form, op.part);
   if (before) add_expand_kernel(lowered, at, op, expand_scale(at, op.part));
-  lowered.emit = emits([op, travel, before, ranks = ranks_of(at, op.part)](const LoadedRun& run, const StepPlace& step,
-                                                                           const RowAdapters& adapters) {
+  lowered.emit = emits([op, form, before, ranks = ranks_of(at, op.part)](const LoadedRun& run, const StepPlace& step,
+                                                                         const RowAdapters& adapters) {
     const View<bf16> x = step.input_of(op.part);
     Shrink args{};
     args.x = x;
     args.x_stride = adapter_matrix(adapters, op.part).stride;
     emit_shrink(run.kernel<Shrink>(), args, op.part, ranks, x.bytes(), step, adapters);
     if (!before) return;
-    const ExpandTarget target = target_of(step, op.part, travel);
+    const ExpandTarget target = target_of(step, op.part, form);
     emit_expand(run, step, adapters, op.part, target.y, target.stride, 1);
   });
   return lowered;
 }
 
 // y += B h.
-Attempt lower_expand(const Situation& at, std::span<const Op> ops, Travel travel) {
+LoweringResult lower_expand(const LoweringContext& at, std::span<const Op> ops, ResidualForm form) {
   if (!begins(ops, {OpKind::expand})) return {};
   const Op& op = ops[0];
-  Lowered lowered{.operations = 1, .emit = [](const LoadedRun&, Emission&) {}};
-  if (is_added_before(at, travel, op.part) || is_added_in_run(at, travel, op.part)) return lowered;
+  LoweredRun lowered{.operations = 1, .emit = [](const LoadedRun&, EmitContext&) {}};
+  if (is_added_before(at, form, op.part) || is_added_in_run(at, form, op.part)) return lowered;
   add_expand_kernel(lowered, at, op, expand_scale(at, op.part));
   lowered.emit =
-      emits([part = op.part, travel](const LoadedRun& run, const StepPlace& step, const RowAdapters& adapters) {
-        const ExpandTarget target = target_of(step, part, travel);
+      emits([part = op.part, form](const LoadedRun& run, const StepPlace& step, const RowAdapters& adapters) {
+        const ExpandTarget target = target_of(step, part, form);
         emit_expand(run, step, adapters, part, target.y, target.stride, 0);
       });
   return lowered;

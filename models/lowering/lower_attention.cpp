@@ -32,7 +32,7 @@ IntoCache into_cache(std::span<const Op> ops) {
   return found;
 }
 
-std::vector<Constant> heads_of(const Situation& at) {
+std::vector<Constant> heads_of(const LoweringContext& at) {
   const AttendShape attend{at.step.single_rows(at.config), at.config.heads, at.config.kv_heads, at.config.head_dim, 1};
   return {
       {"kHeads", at.config.heads},      {"kKvHeads", at.config.kv_heads},
@@ -40,11 +40,11 @@ std::vector<Constant> heads_of(const Situation& at) {
       {"kPageSize", kPageTokens},       cap_constant("kScoreCap", static_cast<float>(M_LOG2E * at.config.score_cap))};
 }
 
-HeadNorm head_norm(const Situation& at, const IntoCache& into) {
+HeadNorm head_norm(const LoweringContext& at, const IntoCache& into) {
   return into.head_norm ? at.config.head_norm : HeadNorm::none;
 }
 
-std::vector<Constant> with_rotation(const Situation& at, const IntoCache& into) {
+std::vector<Constant> with_rotation(const LoweringContext& at, const IntoCache& into) {
   std::vector<Constant> constants = heads_of(at);
   constants.insert(constants.end(),
                    {constant("kRotate", into.rotates), constant("kHeadNorm", head_norm(at, into)),
@@ -152,7 +152,7 @@ void check_head_dim(const ModelConfig& config) {
 }  // namespace
 
 // attended = attention(rope(qkv)), and the cache's new entries, in one kernel.
-Attempt lower_rope_flash_decode(const Situation& at, std::span<const Op> ops, Travel) {
+LoweringResult lower_rope_flash_decode(const LoweringContext& at, std::span<const Op> ops, ResidualForm) {
   const IntoCache into = into_cache(ops);
   if (into.operations == 0 || !begins(ops.subspan(into.operations), {OpKind::attend})) return {};
   check_head_dim(at.config);
@@ -161,27 +161,27 @@ Attempt lower_rope_flash_decode(const Situation& at, std::span<const Op> ops, Tr
                                                    : "tensor cores take no heads of this size";
   if (!at.step.takes_rope_flash_decode(at.config)) return "a prompt's rows attend in tiles";
   const FlashDecodeShape flash = flash_decode_shape(at.config, at.step, at.device);
-  return Lowered{
+  return LoweredRun{
       .operations = into.operations + 1,
       .kernels = {attention_choice<RopeFlashDecode>(
           {"rope_flash_decode", constants_of(flash.constants(), with_rotation(at, into))}, flash.rope_launch_shape())},
       .emit = emits(emit_rope_flash_decode)};
 }
 
-bool rope_adds_bias(const Situation& at, Travel travel) {
-  return at.config.biases.qkv && is_library_used(at, travel) && at.config.head_norm == HeadNorm::none &&
+bool rope_adds_bias(const LoweringContext& at, ResidualForm form) {
+  return at.config.biases.qkv && is_library_used(at, form) && at.config.head_norm == HeadNorm::none &&
          !at.step.takes_rope_flash_decode(at.config);
 }
 
 // q = rope(q), and the cache's new entries.
-Attempt lower_rope_append(const Situation& at, std::span<const Op> ops, Travel travel) {
+LoweringResult lower_rope_append(const LoweringContext& at, std::span<const Op> ops, ResidualForm form) {
   const IntoCache into = into_cache(ops);
   if (into.operations == 0) return {};
   check_head_dim(at.config);
-  const bool biased = rope_adds_bias(at, travel);
+  const bool biased = rope_adds_bias(at, form);
   std::vector<Constant> constants = with_rotation(at, into);
   constants.push_back(constant("kBias", biased));
-  return Lowered{
+  return LoweredRun{
       .operations = into.operations,
       .kernels = {kernel_choice<RopeAppend>(
           {"rope_append", std::move(constants)},
@@ -194,10 +194,10 @@ Attempt lower_rope_append(const Situation& at, std::span<const Op> ops, Travel t
 }
 
 // attended = attention(q): rows one by one, and with products the others in tiles.
-Attempt lower_attend(const Situation& at, std::span<const Op> ops, Travel) {
+LoweringResult lower_attend(const LoweringContext& at, std::span<const Op> ops, ResidualForm) {
   if (!begins(ops, {OpKind::attend})) return {};
   const ModelConfig& config = at.config;
-  Lowered lowered{.operations = 1};
+  LoweredRun lowered{.operations = 1};
   if (at.step.takes_flash_decode(config)) {
     const FlashDecodeShape flash = flash_decode_shape(config, at.step, at.device);
     lowered.kernels = {attention_choice<Attend>({"flash_decode", constants_of(flash.constants(), heads_of(at))},

@@ -20,7 +20,7 @@
 namespace nodewright {
 namespace {
 
-unsigned rows_of(const Situation& at) { return static_cast<unsigned>(at.step.rows); }
+unsigned rows_of(const LoweringContext& at) { return static_cast<unsigned>(at.step.rows); }
 
 // After the call before it, whatever memory both use: ranks that made them in another order would wait for ever.
 template <class T>
@@ -67,8 +67,9 @@ TileOrder tile_order(const KernelChoice& tiles) {
           .blocks = tiles.shape.grid[0]};
 }
 
-std::vector<KernelChoice> gathered_sum_choices(const Situation& at, const ExchangedSum& of, const TileOrder& order) {
-  const bool gained = of.to.travel == Travel::gained;
+std::vector<KernelChoice> gathered_sum_choices(const LoweringContext& at, const ExchangedSum& of,
+                                               const TileOrder& order) {
+  const bool gained = of.to.form == ResidualForm::gained;
   const auto cols = static_cast<unsigned>(at.config.hidden), sm_count = static_cast<unsigned>(at.device.sm_count);
   std::vector<KernelChoice> choices;
   if (gives_more_than_product(at.config, of))
@@ -118,8 +119,8 @@ void emit_gathered_sum(const LoadedRun& run, size_t kernel, const ProductPlace& 
   step.g.launch(node + "_sum", loaded, args);
 }
 
-Lowered gathered_embedding(const Situation& at, Travel travel) {
-  const bool gained = travel == Travel::gained;
+LoweredRun gathered_embedding(const LoweringContext& at, ResidualForm form) {
+  const bool gained = form == ResidualForm::gained;
   return {.operations = 1,
           .kernels = {kernel_choice<OwnEmbedding>({"own_embedding", {ranks_constant(at)}},
                                                   own_embedding_shape(rows_of(at))),
@@ -128,8 +129,8 @@ Lowered gathered_embedding(const Situation& at, Travel travel) {
                            {ranks_constant(at), constant("kScaled", at.config.embedding_scale != 1),
                             constant("kPositions", at.config.learned_positions), constant("kLeavesGained", gained)}},
                           gathered_embed_shape(rows_of(at), gained))},
-          .emit = emits([travel](const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
-                                 Residual& residual, RankPlace& ranks) {
+          .emit = emits([form](const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
+                               Residual& residual, RankPlace& ranks) {
             const int64_t stride = row_stride(step.config.hidden), values = step.s.rows * stride;
             const View<bf16> own = as_bf16(step.s.collective.given.subview(0, count_of(values)));
             const View<bf16> all =
@@ -145,14 +146,14 @@ Lowered gathered_embedding(const Situation& at, Travel travel) {
                            .vocab = step.config.vocab,
                            .rank = step.config.shard.rank});
             all_gather(step, ranks, "embed_gather", own, all);
-            auto args = embed_args<GatheredEmbed>(step, weights, residual, travel);
+            auto args = embed_args<GatheredEmbed>(step, weights, residual, form);
             args.gathered = all;
             args.gathered_stride = values;
             step.g.launch("embed", run.kernel<GatheredEmbed>(1), args);
           })};
 }
 
-Lowered gathered_norm_of_heads(const Situation& at) {
+LoweredRun gathered_norm_of_heads(const LoweringContext& at) {
   const ModelConfig& config = at.config;
   std::vector<Constant> constants = {{"kHeads", config.heads},
                                      {"kKvHeads", config.kv_heads},
@@ -183,35 +184,36 @@ Lowered gathered_norm_of_heads(const Situation& at) {
           })};
 }
 
-Lowered gathered_head(const Situation& at) {
+LoweredRun gathered_head(const LoweringContext& at) {
   const bool alike = at.config.vocab % at.config.shard.ranks == 0;  // all ranks leave as many of the largest
-  Lowered lowered{.operations = 1,
-                  .emit = emits([alike](const LoadedRun& run, const StepPlace& step, HeadRows& head, RankPlace& ranks) {
-                    const bool best = alike && head.best.count > 0;
-                    const int64_t rows = step.s.sampled_rows;
-                    const uint64_t of_all = count_of(step.config.shard.ranks);
-                    const uint64_t count = count_of(rows * step.s.logits_part_stride);
-                    const View<float> gathered = step.s.collective.gathered.subview(0, of_all * count);
-                    all_gather(step, ranks, "logits_gather", step.s.logits_part, gathered);
-                    GatheredLogits args{.gathered = gathered,
-                                        .logits = step.s.logits,
-                                        .n_live = step.s.inputs.n_sampled,
-                                        .vocab = step.config.vocab,
-                                        .part_stride = step.s.logits_part_stride,
-                                        .logits_stride = step.s.logits_stride,
-                                        .rows = rows};
-                    const View<ScoredToken> all = step.s.team_best.subview(0, best ? of_all * head.best.count : 0);
-                    if (best) {
-                      const View<ScoredToken> of_ranks = step.s.collective.best.subview(0, of_all * head.best.count);
-                      all_gather(step, ranks, "best_gather", head.best, of_ranks);
-                      args.best = of_ranks;
-                      args.all_best = all;
-                      args.parts = static_cast<int64_t>(head.best.count) / rows;
-                    }
-                    step.g.launch("gather", run.kernel<GatheredLogits>(best ? 1 : 0), args);
-                    head.logits = step.s.logits;
-                    head.best = all;
-                  })};
+  LoweredRun lowered{
+      .operations = 1,
+      .emit = emits([alike](const LoadedRun& run, const StepPlace& step, HeadRows& head, RankPlace& ranks) {
+        const bool best = alike && head.best.count > 0;
+        const int64_t rows = step.s.sampled_rows;
+        const uint64_t of_all = count_of(step.config.shard.ranks);
+        const uint64_t count = count_of(rows * step.s.logits_part_stride);
+        const View<float> gathered = step.s.collective.gathered.subview(0, of_all * count);
+        all_gather(step, ranks, "logits_gather", step.s.logits_part, gathered);
+        GatheredLogits args{.gathered = gathered,
+                            .logits = step.s.logits,
+                            .n_live = step.s.inputs.n_sampled,
+                            .vocab = step.config.vocab,
+                            .part_stride = step.s.logits_part_stride,
+                            .logits_stride = step.s.logits_stride,
+                            .rows = rows};
+        const View<ScoredToken> all = step.s.team_best.subview(0, best ? of_all * head.best.count : 0);
+        if (best) {
+          const View<ScoredToken> of_ranks = step.s.collective.best.subview(0, of_all * head.best.count);
+          all_gather(step, ranks, "best_gather", head.best, of_ranks);
+          args.best = of_ranks;
+          args.all_best = all;
+          args.parts = static_cast<int64_t>(head.best.count) / rows;
+        }
+        step.g.launch("gather", run.kernel<GatheredLogits>(best ? 1 : 0), args);
+        head.logits = step.s.logits;
+        head.best = all;
+      })};
   for (const bool best : {false, true})
     lowered.kernels.push_back(kernel_choice<GatheredLogits>(
         {"gathered_logits", {ranks_constant(at), constant("kBest", best)}},

@@ -11,9 +11,9 @@ namespace nodewright {
 namespace {
 
 void emit_embed(const LoadedRun& run, const StepPlace& step, const StepWeights& weights, Residual& residual,
-                Travel travel) {
-  const auto args = embed_args<Embed>(step, weights, residual, travel);
-  const uint64_t gained = travel == Travel::gained ? step.s.gained.bytes() : 0;
+                ResidualForm form) {
+  const auto args = embed_args<Embed>(step, weights, residual, form);
+  const uint64_t gained = form == ResidualForm::gained ? step.s.gained.bytes() : 0;
   step.g.launch("embed", run.kernel<Embed>(), args,
                 Traffic{sizeof(bf16) * count_of(step.s.rows * args.stride), step.s.residual.bytes() + gained});
 }
@@ -40,25 +40,25 @@ void emit_sample(const LoadedRun& run, const StepPlace& step, const HeadRows& he
 
 }  // namespace
 
-Attempt lower_embed(const Situation& at, std::span<const Op> ops, Travel travel) {
+LoweringResult lower_embed(const LoweringContext& at, std::span<const Op> ops, ResidualForm form) {
   if (!begins(ops, {OpKind::embed})) return {};
-  const bool gained = travel == Travel::gained;
-  return Lowered{.operations = 1,
-                 .kernels = {kernel_choice<Embed>(
-                     {"embed",
-                      {constant("kScaled", at.config.embedding_scale != 1),
-                       constant("kPositions", at.config.learned_positions), constant("kLeavesGained", gained)}},
-                     embed_shape(static_cast<unsigned>(at.step.rows), gained))},
-                 .emit = emits([travel](const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
-                                        Residual& residual) { emit_embed(run, step, weights, residual, travel); })};
+  const bool gained = form == ResidualForm::gained;
+  return LoweredRun{.operations = 1,
+                    .kernels = {kernel_choice<Embed>(
+                        {"embed",
+                         {constant("kScaled", at.config.embedding_scale != 1),
+                          constant("kPositions", at.config.learned_positions), constant("kLeavesGained", gained)}},
+                        embed_shape(static_cast<unsigned>(at.step.rows), gained))},
+                    .emit = emits([form](const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
+                                         Residual& residual) { emit_embed(run, step, weights, residual, form); })};
 }
 
-Attempt lower_hidden(const Situation& at, std::span<const Op> ops, Travel travel) {
+LoweringResult lower_hidden(const LoweringContext& at, std::span<const Op> ops, ResidualForm form) {
   if (!begins(ops, {OpKind::hand_out})) return {};
-  return Lowered{
+  return LoweredRun{
       .operations = 1,
       .kernels = {kernel_choice<NormHidden>(
-          {"norm_hidden", {constant("kNorm", ops[0].norm), constant("kPostNorm", travel == Travel::deferred)}},
+          {"norm_hidden", {constant("kNorm", ops[0].norm), constant("kPostNorm", form == ResidualForm::deferred)}},
           norm_hidden_shape(static_cast<unsigned>(at.step.hidden_rows())))},
       .emit = emits([all = at.step.hidden == HiddenStates::full](const LoadedRun& run, const StepPlace& step,
                                                                  const StepWeights& weights, const Residual& residual) {
@@ -72,12 +72,12 @@ Attempt lower_hidden(const Situation& at, std::span<const Op> ops, Travel travel
       })};
 }
 
-Attempt lower_sample(const Situation& at, std::span<const Op> ops, Travel) {
+LoweringResult lower_sample(const LoweringContext& at, std::span<const Op> ops, ResidualForm) {
   if (!begins(ops, {OpKind::choose})) return {};
   const auto sampled = static_cast<unsigned>(at.step.sampled_rows);
   const unsigned blocks =
       at.device.has_clusters() ? blocks_of_logit_row(sampled, static_cast<unsigned>(at.device.sm_count)) : 1;
-  return Lowered{
+  return LoweredRun{
       .operations = 1,
       .kernels = {kernel_choice<Sample>({"sample", {constant("kBlocksOfRow", blocks)}}, sample_shape(sampled, blocks))},
       .emit = emits(emit_sample)};

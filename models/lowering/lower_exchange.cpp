@@ -28,8 +28,8 @@ void launch_exchange_add(const LoadedRun& run, size_t kernel, const ProductPlace
   step.g.launch(node_name(of.to.product) + "_sum", loaded, args, how);
 }
 
-KernelChoice exchange_add_choice(const Situation& at, const ExchangedSum& of) {
-  const bool gained = of.to.travel == Travel::gained, sums_more = of.adapted || of.chosen > 0;
+KernelChoice exchange_add_choice(const LoweringContext& at, const ExchangedSum& of) {
+  const bool gained = of.to.form == ResidualForm::gained, sums_more = of.adapted || of.chosen > 0;
   const auto ranks = static_cast<unsigned>(at.config.shard.ranks), sm_count = static_cast<unsigned>(at.device.sm_count);
   std::vector<Constant> constants = {ranks_constant(at),
                                      constant("kAdds", of.to.adds()),
@@ -52,11 +52,11 @@ KernelChoice exchange_add_choice(const Situation& at, const ExchangedSum& of) {
 
 }  // namespace
 
-bool sends_bulk(const ModelConfig& config, const StepShape& step, Travel travel) {
-  return step.with_products() && travel != Travel::gained && config.hidden % 8 == 0;
+bool sends_bulk(const ModelConfig& config, const StepShape& step, ResidualForm form) {
+  return step.with_products() && form != ResidualForm::gained && config.hidden % 8 == 0;
 }
 
-std::vector<KernelChoice> exchange_choices(const Situation& at, const ExchangedSum& of, const TileOrder& order) {
+std::vector<KernelChoice> exchange_choices(const LoweringContext& at, const ExchangedSum& of, const TileOrder& order) {
   if (at.step.collectives) return gathered_sum_choices(at, of, order);
   return {exchange_add_choice(at, of)};
 }
@@ -67,32 +67,32 @@ void emit_exchange(const LoadedRun& run, size_t kernel, const ProductPlace& p, V
   launch_exchange_add<ExchangeAdd>(run, kernel, p, y, of);
 }
 
-Attempt lower_embed_exchange(const Situation& at, std::span<const Op> ops, Travel travel) {
+LoweringResult lower_embed_exchange(const LoweringContext& at, std::span<const Op> ops, ResidualForm form) {
   if (!begins(ops, {OpKind::embed_shared})) return {};
-  if (at.step.collectives) return gathered_embedding(at, travel);
-  const bool gained = travel == Travel::gained;
-  return Lowered{.operations = 1,
-                 .kernels = {kernel_choice<EmbedExchange>(
-                     {"embed_exchange",
-                      {ranks_constant(at), constant("kScaled", at.config.embedding_scale != 1),
-                       constant("kPositions", at.config.learned_positions), constant("kLeavesGained", gained)}},
-                     embed_exchange_shape(static_cast<unsigned>(at.step.rows),
-                                          static_cast<unsigned>(at.device.sm_count), gained))},
-                 .emit = emits([travel](const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
-                                        Residual& residual, RankPlace& ranks) {
-                   auto args = embed_args<EmbedExchange>(step, weights, residual, travel);
-                   args.exchange = ranks.packets->exchange(1 + count_of(step.s.rows * args.stride));
-                   step.g.launch("embed", run.kernel<EmbedExchange>(), args);
-                 })};
+  if (at.step.collectives) return gathered_embedding(at, form);
+  const bool gained = form == ResidualForm::gained;
+  return LoweredRun{.operations = 1,
+                    .kernels = {kernel_choice<EmbedExchange>(
+                        {"embed_exchange",
+                         {ranks_constant(at), constant("kScaled", at.config.embedding_scale != 1),
+                          constant("kPositions", at.config.learned_positions), constant("kLeavesGained", gained)}},
+                        embed_exchange_shape(static_cast<unsigned>(at.step.rows),
+                                             static_cast<unsigned>(at.device.sm_count), gained))},
+                    .emit = emits([form](const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
+                                         Residual& residual, RankPlace& ranks) {
+                      auto args = embed_args<EmbedExchange>(step, weights, residual, form);
+                      args.exchange = ranks.packets->exchange(1 + count_of(step.s.rows * args.stride));
+                      step.g.launch("embed", run.kernel<EmbedExchange>(), args);
+                    })};
 }
 
 // The largest logits of the head's blocks, where it leaves them, are gathered if all ranks have as many.
-Attempt lower_gather(const Situation& at, std::span<const Op> ops, Travel) {
+LoweringResult lower_gather(const LoweringContext& at, std::span<const Op> ops, ResidualForm) {
   if (!begins(ops, {OpKind::gather})) return {};
   if (at.step.collectives) return gathered_head(at);
   const int64_t most = at.config.shard.most_of(at.config.vocab);
   const bool alike = at.config.vocab % at.config.shard.ranks == 0;
-  Lowered lowered{
+  LoweredRun lowered{
       .operations = 1,
       .emit = emits([most, alike](const LoadedRun& run, const StepPlace& step, HeadRows& head, RankPlace& ranks) {
         const bool best = alike && head.best.count > 0;

@@ -17,13 +17,13 @@ constexpr const char* kOnlyPlain = "experts add to the residual as it is";
 constexpr const char* kInTiles = "the step's rows are grouped by expert";
 constexpr const char* kNotInTiles = "rows up to 2, and those of invariant numerics, have their experts one by one";
 
-Constant single_row(const Situation& at) { return constant("kSingleRow", at.step.is_one_row()); }
+Constant single_row(const LoweringContext& at) { return constant("kSingleRow", at.step.is_one_row()); }
 
 // `cols`, `outputs`: of an expert.
-ExpertShape expert_shape(const Situation& at, int64_t cols, int64_t outputs) {
+ExpertShape expert_shape(const LoweringContext& at, int64_t cols, int64_t outputs) {
   return {at.step.rows, at.config.experts.count, at.config.experts.chosen, cols, row_stride(cols), outputs};
 }
-ExpertShape expert_shape(const Situation& at, const Op& product) {
+ExpertShape expert_shape(const LoweringContext& at, const Op& product) {
   return expert_shape(at, product.cols, product.outputs);
 }
 template <int N>
@@ -47,19 +47,19 @@ Args expert_args(const StepPlace& step, const StepWeights& weights, const Op& pr
 
 // x += the weighted sum over experts of W y, by rows; or that sum alone, for an exchange after it.
 template <class Args>
-KernelChoice down_by_rows(const Situation& at, const ExpertRowsShape& shape, const char* name,
+KernelChoice down_by_rows(const LoweringContext& at, const ExpertRowsShape& shape, const char* name,
                           std::vector<Constant> constants) {
   return kernel_choice<Args>(
       {name, constants_of(shape.constants(), constants_of(shape.down_constants(at.device.sm_count), constants))},
       shape.down_launch(at.device.sm_count));
 }
 
-Lowered gate_up_in_tiles(const Situation& at, const ProductSpec& spec, const ExpertTileShape& shape) {
-  Lowered lowered{.operations = spec.operations,
-                  .kernels = {kernel_choice<ExpertGateUp>(
-                      {"tile_expert_gate_up",
-                       tile_constants(shape, shape.tile_constants(), {constant("kActivation", at.config.activation)})},
-                      shape.launch_shape(at.device.sm_count))}};
+LoweredRun gate_up_in_tiles(const LoweringContext& at, const ProductSpec& spec, const ExpertTileShape& shape) {
+  LoweredRun lowered{.operations = spec.operations,
+                     .kernels = {kernel_choice<ExpertGateUp>(
+                         {"tile_expert_gate_up", tile_constants(shape, shape.tile_constants(),
+                                                                {constant("kActivation", at.config.activation)})},
+                         shape.launch_shape(at.device.sm_count))}};
   // A library's step has normed rows, for the router; others norm them here.
   if (!at.step.with_products()) lowered.kernels.push_back(norm_rows_choice(at, *spec.norm));
   lowered.emit = emits([norm = *spec.norm, product = spec.product](const LoadedRun& run, const StepPlace& step,
@@ -75,7 +75,7 @@ Lowered gate_up_in_tiles(const Situation& at, const ProductSpec& spec, const Exp
   return lowered;
 }
 
-Lowered gate_up_by_rows(const Situation& at, const ProductSpec& spec, const ExpertRowsShape& shape) {
+LoweredRun gate_up_by_rows(const LoweringContext& at, const ProductSpec& spec, const ExpertRowsShape& shape) {
   return {
       .operations = spec.operations,
       .kernels = {kernel_choice<NormExpertGateUp>(
@@ -104,8 +104,8 @@ View<float> emit_down_in_tiles(const LoadedRun& run, const Op& product, const St
 }
 
 // Why the experts of this step are not multiplied so, or nothing.
-std::string why_not_experts(const Situation& at, Travel travel, bool tiles) {
-  if (travel != Travel::plain) return kOnlyPlain;
+std::string why_not_experts(const LoweringContext& at, ResidualForm form, bool tiles) {
+  if (form != ResidualForm::plain) return kOnlyPlain;
   if (tiles == at.step.groups_by_expert()) return {};
   return tiles ? kNotInTiles : kInTiles;
 }
@@ -113,15 +113,15 @@ std::string why_not_experts(const Situation& at, Travel travel, bool tiles) {
 }  // namespace
 
 // The experts of each row, and for tiles the rows of each expert.
-Attempt lower_route(const Situation& at, std::span<const Op> ops, Travel travel) {
+LoweringResult lower_route(const LoweringContext& at, std::span<const Op> ops, ResidualForm form) {
   if (!begins(ops, {OpKind::route})) return {};
-  if (travel != Travel::plain) return kOnlyPlain;
+  if (form != ResidualForm::plain) return kOnlyPlain;
   const Experts& experts = at.config.experts;
   const Constant count{"kExperts", experts.count}, chosen{"kChosen", experts.chosen};
-  Lowered lowered{.operations = 1,
-                  .kernels = {kernel_choice<ChooseExperts>(
-                      {"choose_experts", {count, chosen, constant("kNormalised", experts.normalised)}},
-                      choose_experts_shape(at.step.rows))}};
+  LoweredRun lowered{.operations = 1,
+                     .kernels = {kernel_choice<ChooseExperts>(
+                         {"choose_experts", {count, chosen, constant("kNormalised", experts.normalised)}},
+                         choose_experts_shape(at.step.rows))}};
   if (at.step.groups_by_expert()) {
     const ExpertTileShape shape{expert_shape(at, 0, 0)};
     lowered.kernels.push_back(kernel_choice<GroupByExpert>(
@@ -142,44 +142,44 @@ Attempt lower_route(const Situation& at, std::span<const Op> ops, Travel travel)
 }
 
 // Tiles leave what each expert gives, which a second kernel adds, here or over the ranks.
-Attempt experts_in_tiles(const Situation& at, const ProductSpec& spec, Travel travel) {
-  if (std::string why = why_not_experts(at, travel, true); !why.empty()) return why;
+LoweringResult experts_in_tiles(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
+  if (std::string why = why_not_experts(at, form, true); !why.empty()) return why;
   const Op& product = spec.product;
   const ExpertTileShape shape{expert_shape(at, product)};
   if (spec.end == End::gate_up) return gate_up_in_tiles(at, spec, shape);
   KernelChoice down = kernel_choice<ExpertDown>({"tile_expert_down", tile_constants(shape, shape.tile_constants())},
                                                 shape.launch_shape(at.device.sm_count));
   if (spec.exchanged) {
-    ExchangedSum sum = exchanged_sum(at, spec, travel);
-    sum.bulk = sends_bulk(at.config, at.step, travel);
+    ExchangedSum sum = exchanged_sum(at, spec, form);
+    sum.bulk = sends_bulk(at.config, at.step, form);
     sum.chosen = shape.chosen;
     return with_exchange(at, spec, sum, std::move(down), [product](const LoadedRun& run, const ProductPlace& p) {
       return emit_down_in_tiles(run, product, p.step, p.weights);
     });
   }
-  return Lowered{.operations = spec.operations,
-                 .kernels = {std::move(down),
-                             kernel_choice<AddExperts>({"add_experts", {{"kChosen", shape.chosen}, residual_scale(at)}},
-                                                       add_experts_shape(at.step.rows, product.outputs))},
-                 .emit = emits([product](const LoadedRun& run, const StepPlace& step, const StepWeights& weights) {
-                   const View<float> given = emit_down_in_tiles(run, product, step, weights);
-                   step.g.launch("add_experts", run.kernel<AddExperts>(1),
-                                 {.y = given,
-                                  .weights = step.s.experts.weights,
-                                  .residual = step.s.residual,
-                                  .n_live = step.s.inputs.n_live,
-                                  .cols = product.outputs,
-                                  .stride = row_stride(product.outputs)});
-                 })};
+  return LoweredRun{.operations = spec.operations,
+                    .kernels = {std::move(down), kernel_choice<AddExperts>(
+                                                     {"add_experts", {{"kChosen", shape.chosen}, residual_scale(at)}},
+                                                     add_experts_shape(at.step.rows, product.outputs))},
+                    .emit = emits([product](const LoadedRun& run, const StepPlace& step, const StepWeights& weights) {
+                      const View<float> given = emit_down_in_tiles(run, product, step, weights);
+                      step.g.launch("add_experts", run.kernel<AddExperts>(1),
+                                    {.y = given,
+                                     .weights = step.s.experts.weights,
+                                     .residual = step.s.residual,
+                                     .n_live = step.s.inputs.n_live,
+                                     .cols = product.outputs,
+                                     .stride = row_stride(product.outputs)});
+                    })};
 }
 
-Attempt experts_by_rows(const Situation& at, const ProductSpec& spec, Travel travel) {
-  if (std::string why = why_not_experts(at, travel, false); !why.empty()) return why;
+LoweringResult experts_by_rows(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
+  if (std::string why = why_not_experts(at, form, false); !why.empty()) return why;
   const Op& product = spec.product;
   const ExpertRowsShape shape{expert_shape(at, product)};
   if (spec.end == End::gate_up) return gate_up_by_rows(at, spec, shape);
   if (spec.exchanged)
-    return with_exchange(at, spec, exchanged_sum(at, spec, travel),
+    return with_exchange(at, spec, exchanged_sum(at, spec, form),
                          down_by_rows<ExpertDownSum>(at, shape, "expert_down_sum", {single_row(at)}),
                          [product](const LoadedRun& run, const ProductPlace& p) {
                            auto args = expert_args<ExpertDownSum>(p.step, p.weights, product);
@@ -188,7 +188,7 @@ Attempt experts_by_rows(const Situation& at, const ProductSpec& spec, Travel tra
                            p.step.g.launch(std::string(to_string(product.part)), run.kernel<ExpertDownSum>(), args);
                            return p.step.s.partial;
                          });
-  return Lowered{
+  return LoweredRun{
       .operations = spec.operations,
       .kernels = {down_by_rows<ExpertDownAdd>(at, shape, "expert_down_add", {single_row(at), residual_scale(at)})},
       .emit = emits([product](const LoadedRun& run, const StepPlace& step, const StepWeights& weights) {

@@ -22,11 +22,11 @@ void emit_strips(const LoadedRun& run, size_t kernel, const StepPlace& step, con
 
 }  // namespace
 
-Attempt lower_norm_heads_exchange(const Situation& at, std::span<const Op> ops, Travel) {
+LoweringResult lower_norm_heads_exchange(const LoweringContext& at, std::span<const Op> ops, ResidualForm) {
   if (!begins(ops, {OpKind::shared_norm})) return {};
   if (at.step.collectives) return gathered_norm_of_heads(at);
   const ModelConfig& config = at.config;
-  Lowered lowered{
+  LoweredRun lowered{
       .operations = 1,
       .emit = emits([](const LoadedRun& run, const StepPlace& step, const StepWeights& weights, RankPlace& ranks) {
         const auto strips = [&](size_t kernel, const char* name, int64_t first, int64_t count) {

@@ -16,7 +16,7 @@ constexpr const char* kNoLibrary = "the step's products are kernels of its own";
 
 // Whether the operation is the head's, whose rows are the sampled ones; a layer's rows are all.
 bool is_of_head(const Op& op) { return op.part == Part::final_norm || op.part == Part::head; }
-bool library_takes(const Situation& at, const Op& op) {
+bool library_takes(const LoweringContext& at, const Op& op) {
   return is_of_head(op) ? at.step.has_head_product() : at.step.with_products();
 }
 
@@ -36,8 +36,8 @@ void emit_product(const LoadedRun& run, const StepPlace& step, const StepWeights
                   .workspace = plan->workspace_bytes() > 0 ? step.s.workspace : View<uint8_t>{}});
 }
 
-ProductChoice product_of_layer(const Situation& at, const Op& product, Element output, int64_t y_stride, float beta = 0,
-                               float alpha = 1) {
+ProductChoice product_of_layer(const LoweringContext& at, const Op& product, Element output, int64_t y_stride,
+                               float beta = 0, float alpha = 1) {
   return {std::string(to_string(product.part)),
           at.step.rows,
           product.cols,
@@ -50,7 +50,7 @@ ProductChoice product_of_layer(const Situation& at, const Op& product, Element o
 }
 
 // In fp32, the library takes no bias in bf16: it comes after the product.
-void add_bias_kernel(Lowered& lowered, const ProductSpec& spec, float scale = 1) {
+void add_bias_kernel(LoweredRun& lowered, const ProductSpec& spec, float scale = 1) {
   if (!spec.product.bias) return;
   lowered.kernels.push_back(
       kernel_choice<AddBias>({"add_bias", {factor_constant("kScale", scale)}},
@@ -67,7 +67,7 @@ void emit_bias(const LoadedRun& run, const StepPlace& step, const StepWeights& w
                  .y_stride = y_stride});
 }
 
-KernelChoice norm_add_choice(const Situation& at, const Op& post_norm, bool bias) {
+KernelChoice norm_add_choice(const LoweringContext& at, const Op& post_norm, bool bias) {
   return kernel_choice<NormAdd>({"norm_add", {constant("kNorm", post_norm.norm), constant("kBias", bias)}},
                                 norm_add_shape(static_cast<unsigned>(at.step.rows)));
 }
@@ -85,9 +85,9 @@ void emit_norm_add(const Kernel<NormAdd>& kernel, const ProductPlace& p, const P
 }
 
 // x += W y + b, in place.
-Lowered product_add(const Situation& at, const ProductSpec& spec) {
+LoweredRun product_add(const LoweringContext& at, const ProductSpec& spec) {
   const int64_t stride = row_stride(at.config.hidden);
-  Lowered lowered{
+  LoweredRun lowered{
       .operations = spec.operations,
       .products = {product_of_layer(at, spec.product, Element::f32, stride, 1, at.config.residual_scale)},
       .emit = emits(
@@ -101,14 +101,14 @@ Lowered product_add(const Situation& at, const ProductSpec& spec) {
 }
 
 // x += the sum over the ranks of W y + b, or its norm: a product, and the exchange in a node of its own.
-Lowered product_exchange(const Situation& at, const ProductSpec& spec, Travel travel) {
+LoweredRun product_exchange(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
   const int64_t stride = row_stride(at.config.hidden);
-  ExchangedSum sum = exchanged_sum(at, spec, travel);
+  ExchangedSum sum = exchanged_sum(at, spec, form);
   sum.bias = spec.product.bias;
-  sum.bulk = sends_bulk(at.config, at.step, travel);
-  Lowered lowered{.operations = spec.operations,
-                  .kernels = exchange_choices(at, sum),
-                  .products = {product_of_layer(at, spec.product, sum.bulk ? Element::bf16 : Element::f32, stride)}};
+  sum.bulk = sends_bulk(at.config, at.step, form);
+  LoweredRun lowered{.operations = spec.operations,
+                     .kernels = exchange_choices(at, sum),
+                     .products = {product_of_layer(at, spec.product, sum.bulk ? Element::bf16 : Element::f32, stride)}};
   if (spec.post_norm) lowered.kernels.push_back(norm_add_choice(at, *spec.post_norm, false));
   lowered.emit = emits_product([spec, stride, sum](const LoadedRun& run, const ProductPlace& p) {
     const DecodeState& s = p.step.s;
@@ -128,31 +128,31 @@ Lowered product_exchange(const Situation& at, const ProductSpec& spec, Travel tr
 }
 
 // x += norm(W y + b): a product, then a kernel that norms and adds.
-Lowered product_norm_add(const Situation& at, const ProductSpec& spec) {
+LoweredRun product_norm_add(const LoweringContext& at, const ProductSpec& spec) {
   const int64_t stride = row_stride(at.config.hidden);
-  Lowered lowered{.operations = spec.operations,
-                  .kernels = {norm_add_choice(at, *spec.post_norm, spec.product.bias)},
-                  .products = {product_of_layer(at, spec.product, Element::f32, stride)},
-                  .emit = emits_product([spec, stride](const LoadedRun& run, const ProductPlace& p) {
-                    const View<float> projected = p.step.s.projected;
-                    const Op& product = spec.product;
-                    emit_product(run, p.step, p.weights, node_name(product), p.step.input_of(product.part), product,
-                                 projected);
-                    if (spec.adapted) emit_expand(run, p.step, p.adapters, product.part, projected, stride, 1);
-                    emit_norm_add(run.kernel<NormAdd>(), p, spec,
-                                  projected.subview(0, as_written(p.step.s.rows, stride, product.outputs)),
-                                  p.weights.matrix(product.part).bias);
-                  })};
+  LoweredRun lowered{.operations = spec.operations,
+                     .kernels = {norm_add_choice(at, *spec.post_norm, spec.product.bias)},
+                     .products = {product_of_layer(at, spec.product, Element::f32, stride)},
+                     .emit = emits_product([spec, stride](const LoadedRun& run, const ProductPlace& p) {
+                       const View<float> projected = p.step.s.projected;
+                       const Op& product = spec.product;
+                       emit_product(run, p.step, p.weights, node_name(product), p.step.input_of(product.part), product,
+                                    projected);
+                       if (spec.adapted) emit_expand(run, p.step, p.adapters, product.part, projected, stride, 1);
+                       emit_norm_add(run.kernel<NormAdd>(), p, spec,
+                                     projected.subview(0, as_written(p.step.s.rows, stride, product.outputs)),
+                                     p.weights.matrix(product.part).bias);
+                     })};
   add_expand_kernel(lowered, at, spec.product, 1);
   return lowered;
 }
 
 // Scaled by the product, capped after it.
-Lowered head_product(const Situation& at, const ProductSpec& spec) {
+LoweredRun head_product(const LoweringContext& at, const ProductSpec& spec) {
   const Op& product = spec.product;
   ProductTuning tuning = at.step.tuning.head.product;
   if (at.step.sampled_rows != at.step.rows) tuning.as_rows = 0;  // that of all rows
-  Lowered lowered{
+  LoweredRun lowered{
       .operations = spec.operations,
       .products = {{"head", spec.rows, product.cols, product.outputs, Element::f32,
                     row_stride(at.config.shard.most_of(at.config.vocab)), tuning, 0, at.config.logit_scale}}};
@@ -178,9 +178,9 @@ Lowered head_product(const Situation& at, const ProductSpec& spec) {
 
 // y = W x + b. Gate and up are left in bf16, and their bias comes with the activation; that of qkv with the rotation,
 // or after the product.
-Lowered product_alone(const Situation& at, const ProductSpec& spec, Travel travel) {
+LoweredRun product_alone(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
   const Op& product = spec.product;
-  Lowered lowered{.operations = spec.operations};
+  LoweredRun lowered{.operations = spec.operations};
   if (product.part == Part::gate_up) {
     lowered.products = {product_of_layer(at, product, Element::bf16, row_stride(product.outputs))};
     lowered.emit = emits([product](const LoadedRun& run, const StepPlace& step, const StepWeights& weights) {
@@ -188,7 +188,7 @@ Lowered product_alone(const Situation& at, const ProductSpec& spec, Travel trave
     });
     return lowered;
   }
-  const bool is_router = product.part == Part::router, bare = is_router || rope_adds_bias(at, travel);
+  const bool is_router = product.part == Part::router, bare = is_router || rope_adds_bias(at, form);
   lowered.products = {product_of_layer(at, product, Element::f32, product.outputs)};
   lowered.emit =
       emits([product, bare, is_router](const LoadedRun& run, const StepPlace& step, const StepWeights& weights) {
@@ -202,7 +202,7 @@ Lowered product_alone(const Situation& at, const ProductSpec& spec, Travel trave
 
 }  // namespace
 
-KernelChoice norm_rows_choice(const Situation& at, const Op& norm) {
+KernelChoice norm_rows_choice(const LoweringContext& at, const Op& norm) {
   const int64_t rows = is_of_head(norm) ? at.step.sampled_rows : at.step.rows;
   return kernel_choice<NormRows>({"norm_rows", {constant("kNorm", norm.norm), {"kCols", at.config.hidden}}},
                                  norm_rows_shape(static_cast<unsigned>(rows)));
@@ -217,32 +217,33 @@ void emit_norm_rows(const Kernel<NormRows>& kernel, const StepPlace& step, const
                  .shift = weights.norm(norm.part).shift});
 }
 
-Attempt by_library(const Situation& at, const ProductSpec& spec, Travel travel) {
+LoweringResult by_library(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
   if (!library_takes(at, spec.product)) return kNoLibrary;
   if (spec.end == End::logits) return head_product(at, spec);
-  if (travel != Travel::plain) return kNoLibrary;
+  if (form != ResidualForm::plain) return kNoLibrary;
   if (spec.post_norm && spec.post_norm->norm == Norm::layer) return "it is a LayerNorm";
-  if (spec.exchanged) return product_exchange(at, spec, travel);
+  if (spec.exchanged) return product_exchange(at, spec, form);
   if (spec.post_norm) return product_norm_add(at, spec);
-  return spec.end == End::add ? product_add(at, spec) : product_alone(at, spec, travel);
+  return spec.end == End::add ? product_add(at, spec) : product_alone(at, spec, form);
 }
 
 // normed = norm(x).
-Attempt lower_norm_rows(const Situation& at, std::span<const Op> ops, Travel) {
+LoweringResult lower_norm_rows(const LoweringContext& at, std::span<const Op> ops, ResidualForm) {
   if (!begins(ops, {OpKind::norm})) return {};
   const Op& norm = ops[0];
   if (!library_takes(at, norm)) return kNoLibrary;
   if (norm.part == Part::attention_norm && begins(ops.subspan(1), {OpKind::product}) && ops[1].part == Part::gate_up)
-    return Lowered{.operations = 1, .emit = [](const LoadedRun&, Emission&) {}};  // as attention's product has read it
-  return Lowered{.operations = 1,
-                 .kernels = {norm_rows_choice(at, norm)},
-                 .emit = emits([norm](const LoadedRun& run, const StepPlace& step, const StepWeights& weights) {
-                   emit_norm_rows(run.kernel<NormRows>(), step, weights, norm);
-                 })};
+    return LoweredRun{.operations = 1,
+                      .emit = [](const LoadedRun&, EmitContext&) {}};  // as attention's product has read it
+  return LoweredRun{.operations = 1,
+                    .kernels = {norm_rows_choice(at, norm)},
+                    .emit = emits([norm](const LoadedRun& run, const StepPlace& step, const StepWeights& weights) {
+                      emit_norm_rows(run.kernel<NormRows>(), step, weights, norm);
+                    })};
 }
 
 // activated = f(gate) * up, or f(up), and the product's bias before.
-Attempt lower_gate(const Situation& at, std::span<const Op> ops, Travel) {
+LoweringResult lower_gate(const LoweringContext& at, std::span<const Op> ops, ResidualForm) {
   if (!begins(ops, {OpKind::activate})) return {};
   const bool gated = ops[0].gated, adapted = at.step.adapters.any();
   const int64_t cols = matrix_size(at.config, Part::gate_up).outputs, stride = row_stride(cols);
@@ -250,26 +251,27 @@ Attempt lower_gate(const Situation& at, std::span<const Op> ops, Travel) {
                                      constant("kBias", at.config.biases.gate_up), constant("kRagged", cols != stride)};
   const LaunchShape shape = gate_shape(static_cast<unsigned>(at.step.rows), at.config.intermediate, gated);
   if (adapted) constants.push_back(rank_constant(at));
-  return Lowered{.operations = 1,
-                 .kernels = {adapted ? kernel_choice<AdaptedGate>({"adapted_gate", constants}, shape)
-                                     : kernel_choice<Gate>({"gate", constants}, shape)},
-                 .emit = emits([gated, adapted, cols, stride](const LoadedRun& run, const StepPlace& step,
-                                                              const StepWeights& weights, const RowAdapters& adapters) {
-                   const auto launch = [&]<class Args>(Args args) {
-                     args.x = step.s.gate_up.subview(0, as_written(step.s.rows, stride, cols));
-                     args.y = step.s.activated;
-                     args.n_live = step.s.inputs.n_live;
-                     args.outputs = step.config.intermediate;
-                     args.x_stride = stride;
-                     args.y_stride = weights.matrix(Part::down).stride;
-                     args.bias = weights.matrix(Part::gate_up).bias;
-                     step.g.launch(gated ? "gate" : "activate", run.kernel<Args>(), args);
-                   };
-                   if (adapted)
-                     launch(AdaptedGate{.adapter = adapter_in(adapters, step.s, Part::gate_up)});
-                   else
-                     launch(Gate{});
-                 })};
+  return LoweredRun{
+      .operations = 1,
+      .kernels = {adapted ? kernel_choice<AdaptedGate>({"adapted_gate", constants}, shape)
+                          : kernel_choice<Gate>({"gate", constants}, shape)},
+      .emit = emits([gated, adapted, cols, stride](const LoadedRun& run, const StepPlace& step,
+                                                   const StepWeights& weights, const RowAdapters& adapters) {
+        const auto launch = [&]<class Args>(Args args) {
+          args.x = step.s.gate_up.subview(0, as_written(step.s.rows, stride, cols));
+          args.y = step.s.activated;
+          args.n_live = step.s.inputs.n_live;
+          args.outputs = step.config.intermediate;
+          args.x_stride = stride;
+          args.y_stride = weights.matrix(Part::down).stride;
+          args.bias = weights.matrix(Part::gate_up).bias;
+          step.g.launch(gated ? "gate" : "activate", run.kernel<Args>(), args);
+        };
+        if (adapted)
+          launch(AdaptedGate{.adapter = adapter_in(adapters, step.s, Part::gate_up)});
+        else
+          launch(Gate{});
+      })};
 }
 
 }  // namespace nodewright

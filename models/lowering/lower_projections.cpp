@@ -24,11 +24,11 @@ struct InputNorm {
 };
 // Those of the kernels that a run asks for: of the first layer, where nothing has been added to the residual yet, and
 // of the others.
-std::vector<InputNorm> input_norms(const ProductSpec& spec, Travel travel) {
+std::vector<InputNorm> input_norms(const ProductSpec& spec, ResidualForm form) {
   if (!spec.norm) return {{}};
   const Norm kind = spec.norm->norm;
-  if (travel == Travel::gained) return {{Norms::gained, kind}};
-  if (travel == Travel::plain) return {{Norms::own, kind}};
+  if (form == ResidualForm::gained) return {{Norms::gained, kind}};
+  if (form == ResidualForm::plain) return {{Norms::own, kind}};
   if (spec.product.part == Part::qkv) return {{Norms::own, kind}, {Norms::post_and_own, kind}};
   return {{Norms::post_and_own, kind}};
 }
@@ -53,14 +53,14 @@ void launch_normed(const ProductSpec& spec, const ProductPlace& p, const auto& k
 }
 
 template <class Args>
-void launch(const LoadedRun& run, const ProductSpec& spec, Travel travel, const ProductPlace& p) {
+void launch(const LoadedRun& run, const ProductSpec& spec, ResidualForm form, const ProductPlace& p) {
   Args args = product_args<Args>(p, spec.product);
   if constexpr (requires { args.from; }) {
     launch_normed(spec, p, run.kernel<Args>(kernel_for(run, p.residual)), args);
   } else {
     const auto kernel = run.kernel<Args>();
     if constexpr (std::is_same_v<Args, Project>) args.y_stride = row_stride(p.step.config.hidden);
-    fill_sum(args, sum_to(spec, travel), kernel.shape.grid[0], p);
+    fill_sum(args, sum_to(spec, form), kernel.shape.grid[0], p);
     p.step.g.launch(node_name(spec.product), kernel, args);
   }
 }
@@ -99,14 +99,14 @@ struct Wanted {
   const char* name;
   uint64_t args_bytes;
   std::vector<Constant> constants;
-  void (*launch)(const LoadedRun& run, const ProductSpec& spec, Travel travel, const ProductPlace& p);
+  void (*launch)(const LoadedRun& run, const ProductSpec& spec, ResidualForm form, const ProductPlace& p);
 };
 template <class Args>
 Wanted wanted(const char* name, std::vector<Constant> constants = {}) {
   return {name, sizeof(Args), std::move(constants), launch<Args>};
 }
 
-Wanted wanted_kernel(const Situation& at, const ProductSpec& spec, Travel travel, bool tiles) {
+Wanted wanted_kernel(const LoweringContext& at, const ProductSpec& spec, ResidualForm form, bool tiles) {
   if (spec.end == End::logits) return wanted<NormProject>("norm_project", logit_constants(at.config));
   if (spec.end == End::store) return wanted<NormProject>("norm_project", unscaled_constants());
   std::vector<Constant> constants;
@@ -117,12 +117,12 @@ Wanted wanted_kernel(const Situation& at, const ProductSpec& spec, Travel travel
     return wanted<AdaptedGateUp>("adapted_gate_up", constants);
   }
   if (spec.exchanged ? at.step.collectives : spec.post_norm.has_value()) return wanted<Project>("project");
-  constants = {scale_constant(at, sum_to(spec, travel))};
+  constants = {scale_constant(at, sum_to(spec, form))};
   if (spec.exchanged) {
     constants.insert(constants.end(), {ranks_constant(at), constant("kAdds", !spec.post_norm)});
     if (spec.adapted) constants.push_back(rank_constant(at));
   }
-  if (tiles) constants.push_back(constant("kLeavesGained", travel == Travel::gained));
+  if (tiles) constants.push_back(constant("kLeavesGained", form == ResidualForm::gained));
   if (!spec.exchanged) return wanted<ProjectAdd>("project_add", constants);
   return spec.adapted ? wanted<AdaptedProjectExchange>("adapted_project_exchange", constants)
                       : wanted<ProjectExchange>("project_exchange", constants);
@@ -139,7 +139,8 @@ std::vector<Constant> with_input(const ProductSpec& spec, InputNorm norm, std::v
 
 using Choice = std::variant<KernelChoice, std::string>;
 // A kernel of tiles, `tile_<name>`, or why there is none. `keeps_sums`: those of a block stay in its shared memory.
-Choice tiled(const Situation& at, const ProductSpec& spec, InputNorm norm, const Wanted& kernel, bool keeps_sums) {
+Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm, const Wanted& kernel,
+             bool keeps_sums) {
   const bool holds = holds_rows(at) && spec.rows > kTilesToRows;
   if (!at.step.takes_tiles(spec.rows) && !holds)
     return "not a step of tiles: " + std::to_string(spec.rows) + " rows of " + std::to_string(kTilesFromRows) + " to " +
@@ -169,7 +170,8 @@ Choice tiled(const Situation& at, const ProductSpec& spec, InputNorm norm, const
                       kernel.args_bytes};
 }
 // A kernel of dot products, `<name>`. `at_once`: all of its blocks run at once, if that can be.
-KernelChoice matvec(const Situation& at, const ProductSpec& spec, InputNorm norm, const Wanted& kernel, bool at_once) {
+KernelChoice matvec(const LoweringContext& at, const ProductSpec& spec, InputNorm norm, const Wanted& kernel,
+                    bool at_once) {
   const Op& product = spec.product;
   MatvecShape shape{spec.rows,
                     product.cols,
@@ -186,35 +188,35 @@ KernelChoice matvec(const Situation& at, const ProductSpec& spec, InputNorm norm
 }
 
 // Why no kernel of the step's own multiplies, or nothing.
-std::string why_not(const Situation& at, const ProductSpec& spec, Travel travel) {
-  const bool deferred = travel == Travel::deferred;
+std::string why_not(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
+  const bool deferred = form == ResidualForm::deferred;
   if (spec.end == End::logits) return at.step.has_head_product() ? "the step's head is a library's product" : "";
   if (spec.post_norm && !spec.exchanged && !deferred) return "its norm is left to the next kernel, and none takes it";
-  if (is_library_used(at, travel)) return "the step's products are a library's";
+  if (is_library_used(at, form)) return "the step's products are a library's";
   if (spec.exchanged && spec.post_norm.has_value() != deferred) return "its norm is left to the next kernel";
   return {};
 }
-std::string why_not_by_rows(const Situation& at, const ProductSpec& spec, Travel travel) {
-  if (std::string why = why_not(at, spec, travel); !why.empty() || spec.end == End::logits) return why;
-  if (travel == Travel::gained && spec.exchanged) return "rows do not leave it times the next gain";
-  if (travel == Travel::gained)
+std::string why_not_by_rows(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
+  if (std::string why = why_not(at, spec, form); !why.empty() || spec.end == End::logits) return why;
+  if (form == ResidualForm::gained && spec.exchanged) return "rows do not leave it times the next gain";
+  if (form == ResidualForm::gained)
     return spec.norm ? "its rows come times the next gain, which tiles alone read"
                      : "rows do not leave it times the next gain, which tiles alone do";
   return spec.exchanged && at.step.takes_tiles(spec.rows) ? "the step's products are in tiles" : "";
 }
 
-Lowered in_two_nodes(const Situation& at, const ProductSpec& spec, Travel travel, KernelChoice kernel,
-                     const TileOrder& order = {}) {
+LoweredRun in_two_nodes(const LoweringContext& at, const ProductSpec& spec, ResidualForm form, KernelChoice kernel,
+                        const TileOrder& order = {}) {
   return with_exchange(
-      at, spec, exchanged_sum(at, spec, travel), std::move(kernel),
+      at, spec, exchanged_sum(at, spec, form), std::move(kernel),
       [spec](const LoadedRun& run, const ProductPlace& p) { return launch_part(run, spec, p); }, order);
 }
 
-// `travel`: as the kernels read the residual and leave it.
-Attempt multiplied(const Situation& at, const ProductSpec& spec, Travel travel, bool tiles) {
-  const Wanted kernel = wanted_kernel(at, spec, travel, tiles);
-  Lowered lowered{.operations = spec.operations};
-  for (const InputNorm norm : input_norms(spec, travel)) {
+// `form`: as the kernels read the residual and leave it.
+LoweringResult multiplied(const LoweringContext& at, const ProductSpec& spec, ResidualForm form, bool tiles) {
+  const Wanted kernel = wanted_kernel(at, spec, form, tiles);
+  LoweredRun lowered{.operations = spec.operations};
+  for (const InputNorm norm : input_norms(spec, form)) {
     Choice choice =
         tiles ? tiled(at, spec, norm, kernel, spec.exchanged) : matvec(at, spec, norm, kernel, spec.exchanged);
     if (auto* why = std::get_if<std::string>(&choice)) return *why;
@@ -224,14 +226,14 @@ Attempt multiplied(const Situation& at, const ProductSpec& spec, Travel travel, 
   if (spec.exchanged && (tiles ? first.shape.blocks() > count_of(at.device.sm_count) : first.shape.grid[1] > 1))
     return "its blocks do not run at once";
   if (spec.exchanged && at.step.collectives)
-    return in_two_nodes(at, spec, travel, first, tiles ? tile_order(first) : TileOrder{});
+    return in_two_nodes(at, spec, form, first, tiles ? tile_order(first) : TileOrder{});
   if (spec.end != End::logits) {
-    lowered.emit = emits_product([spec, travel, launch = kernel.launch](const LoadedRun& run, const ProductPlace& p) {
-      launch(run, spec, travel, p);
+    lowered.emit = emits_product([spec, form, launch = kernel.launch](const LoadedRun& run, const ProductPlace& p) {
+      launch(run, spec, form, p);
     });
     return lowered;
   }
-  const bool one_row = at.step.is_one_row(), gained = travel == Travel::gained;
+  const bool one_row = at.step.is_one_row(), gained = form == ResidualForm::gained;
   if (one_row) first.shape = with_best(first.shape);
   lowered.emit = emits([product = spec.product, gained, leaves_best = tiles || one_row, one_row](
                            const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
@@ -242,38 +244,38 @@ Attempt multiplied(const Situation& at, const ProductSpec& spec, Travel travel, 
 }
 
 // The head reads the residual itself, whatever is left beside it.
-Travel as_read(const ProductSpec& spec, Travel travel) {
-  return spec.end == End::logits && travel == Travel::gained ? Travel::plain : travel;
+ResidualForm as_read(const ProductSpec& spec, ResidualForm form) {
+  return spec.end == End::logits && form == ResidualForm::gained ? ResidualForm::plain : form;
 }
 
 }  // namespace
 
-Attempt in_tiles(const Situation& at, const ProductSpec& spec, Travel travel) {
-  if (std::string why = why_not(at, spec, travel); !why.empty()) return why;
-  return multiplied(at, spec, as_read(spec, travel), true);
+LoweringResult in_tiles(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
+  if (std::string why = why_not(at, spec, form); !why.empty()) return why;
+  return multiplied(at, spec, as_read(spec, form), true);
 }
 
-Attempt by_rows(const Situation& at, const ProductSpec& spec, Travel travel) {
-  if (std::string why = why_not_by_rows(at, spec, travel); !why.empty()) return why;
-  return multiplied(at, spec, as_read(spec, travel), false);
+LoweringResult by_rows(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
+  if (std::string why = why_not_by_rows(at, spec, form); !why.empty()) return why;
+  return multiplied(at, spec, as_read(spec, form), false);
 }
 
-Attempt in_gained_tiles(const Situation& at, const ProductSpec& spec, Travel travel) {
-  if (travel != Travel::gained) return "the residual does not come times the next gain";
+LoweringResult in_gained_tiles(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
+  if (form != ResidualForm::gained) return "the residual does not come times the next gain";
   if ((at.step.sampled_rows + 7) / 8 != (at.step.rows + 7) / 8) return "its squares are of more rows";
   if (at.step.tuning.head.product.algorithm != 0) return "a library's product was measured to be faster";
-  return multiplied(at, spec, travel, true);
+  return multiplied(at, spec, form, true);
 }
 
-Attempt before_exchange(const Situation& at, const ProductSpec& spec, Travel travel) {
-  if (std::string why = why_not(at, spec, travel); !why.empty()) return why;
+LoweringResult before_exchange(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
+  if (std::string why = why_not(at, spec, form); !why.empty()) return why;
   const Wanted kernel = wanted<Project>("project");
   Choice choice = tiled(at, spec, {}, kernel, false);
   if (std::holds_alternative<std::string>(choice)) {
-    if (travel == Travel::gained) return std::get<std::string>(choice);
+    if (form == ResidualForm::gained) return std::get<std::string>(choice);
     choice = matvec(at, spec, {}, kernel, false);
   }
-  return in_two_nodes(at, spec, travel, std::get<KernelChoice>(std::move(choice)));
+  return in_two_nodes(at, spec, form, std::get<KernelChoice>(std::move(choice)));
 }
 
 }  // namespace nodewright

@@ -42,20 +42,20 @@ std::string describe_run(std::span<const Op> ops) {
 }
 
 // Why the residual cannot go this way, or nothing.
-std::string why_not(Travel travel, const Situation& at) {
-  switch (travel) {
-    case Travel::gained:
+std::string why_not(ResidualForm form, const LoweringContext& at) {
+  switch (form) {
+    case ResidualForm::gained:
       if (at.config.blocks != Blocks::sequential) return "what the blocks read is the same residual";
       if (!at.step.may_leave_gained(at.config))
         return "for 8 to 32 rows of a network with RMS norms before its blocks alone";
       if (at.step.with_products() && !holds_rows(at)) return "the step's products are a library's";
       return {};
-    case Travel::deferred:
+    case ResidualForm::deferred:
       if (!at.step.network.post_norms) return "no norms behind the blocks";
       if (at.step.with_products()) return "the step's products are a library's";
       if (at.config.blocks != Blocks::sequential) return "what the blocks read is the same residual";
       return {};
-    case Travel::plain:
+    case ResidualForm::plain:
       break;
   }
   return {};
@@ -63,8 +63,9 @@ std::string why_not(Travel travel, const Situation& at) {
 
 // What takes the first of `ops`: an engine of the products that they begin with, or a row. `note` gets its name, and
 // what could not before it.
-std::optional<Lowered> taken(std::span<const Op> ops, const Situation& at, Travel travel, LoweringNote& note) {
-  const auto is_taken = [&](std::string_view name, const Attempt& attempt) {
+std::optional<LoweredRun> taken(std::span<const Op> ops, const LoweringContext& at, ResidualForm form,
+                                LoweringNote& note) {
+  const auto is_taken = [&](std::string_view name, const LoweringResult& attempt) {
     if (const auto* why = std::get_if<std::string>(&attempt)) {
       if (!why->empty()) note.passed.emplace_back(name, *why);
       return false;
@@ -75,22 +76,22 @@ std::optional<Lowered> taken(std::span<const Op> ops, const Situation& at, Trave
   for (const ProductPattern& pattern : product_patterns())
     if (const std::optional<ProductSpec> spec = pattern.match(at, ops))
       for (const NamedEngine& engine : pattern.engines) {
-        Attempt attempt = engine.take(at, *spec, travel);
-        if (is_taken(engine.name, attempt)) return std::get<Lowered>(std::move(attempt));
+        LoweringResult attempt = engine.take(at, *spec, form);
+        if (is_taken(engine.name, attempt)) return std::get<LoweredRun>(std::move(attempt));
       }
   for (const LoweringRow& row : kRows) {
-    Attempt attempt = row.lower(at, ops, travel);
-    if (is_taken(row.name, attempt)) return std::get<Lowered>(std::move(attempt));
+    LoweringResult attempt = row.lower(at, ops, form);
+    if (is_taken(row.name, attempt)) return std::get<LoweredRun>(std::move(attempt));
   }
   return std::nullopt;
 }
 
 // All of `ops`, each by the first that takes it; false, with `stopped` said, where there is none.
-bool lower_all(std::span<const Op> ops, const Situation& at, Travel travel, std::vector<Lowered>& into,
+bool lower_all(std::span<const Op> ops, const LoweringContext& at, ResidualForm form, std::vector<LoweredRun>& into,
                std::vector<LoweringNote>& notes, std::string& stopped) {
   while (!ops.empty()) {
     LoweringNote note;
-    std::optional<Lowered> lowered = taken(ops, at, travel, note);
+    std::optional<LoweredRun> lowered = taken(ops, at, form, note);
     if (!lowered) {
       stopped = fmt::format("no kernel for '{}'", describe_run(ops.first(std::min<size_t>(ops.size(), 3))));
       for (const auto& [row, why] : note.passed) stopped += fmt::format("; {}: {}", row, why);
@@ -106,23 +107,23 @@ bool lower_all(std::span<const Op> ops, const Situation& at, Travel travel, std:
   return true;
 }
 
-bool lower_kinds(const Network& network, const Situation& at, LoweredStep& step, std::string& stopped) {
+bool lower_kinds(const Network& network, const LoweringContext& at, LoweredStep& step, std::string& stopped) {
   step.layers = network.layers;
   step.kinds.resize(network.kinds.size());
   for (size_t kind = 0; kind < step.kinds.size(); ++kind)
-    if (!lower_all(network.kinds[kind].ops, at, step.travel, step.kinds[kind], step.notes, stopped)) return false;
+    if (!lower_all(network.kinds[kind].ops, at, step.form, step.kinds[kind], step.notes, stopped)) return false;
   return true;
 }
 
 }  // namespace
 
-std::string_view to_string(Travel travel) {
-  switch (travel) {
-    case Travel::gained:
+std::string_view to_string(ResidualForm form) {
+  switch (form) {
+    case ResidualForm::gained:
       return "gained";
-    case Travel::deferred:
+    case ResidualForm::deferred:
       return "deferred";
-    case Travel::plain:
+    case ResidualForm::plain:
       break;
   }
   return "plain";
@@ -169,23 +170,23 @@ std::vector<Constant> logit_constants(const ModelConfig& config) {
 }
 std::vector<Constant> unscaled_constants() { return {{"kScale", 0}, {"kCap", 0}}; }
 
-LoweredStep lower(const Network& network, const Situation& at) {
-  std::vector<std::pair<Travel, std::string>> passed;
-  for (const Travel travel : {Travel::gained, Travel::deferred, Travel::plain}) {
-    LoweredStep step{.travel = travel};
-    std::string stopped = why_not(travel, at);
+LoweredStep lower(const Network& network, const LoweringContext& at) {
+  std::vector<std::pair<ResidualForm, std::string>> passed;
+  for (const ResidualForm form : {ResidualForm::gained, ResidualForm::deferred, ResidualForm::plain}) {
+    LoweredStep step{.form = form};
+    std::string stopped = why_not(form, at);
     std::vector<Op> last = network.last;
     if (at.step.hidden_rows() > 0) {  // the caller gets the rows that the head normalizes
       Op hand_out = last.front();
       hand_out.kind = OpKind::hand_out;
       last.insert(last.begin(), hand_out);
     }
-    if (stopped.empty() && lower_all(network.first, at, travel, step.first, step.notes, stopped) &&
-        lower_kinds(network, at, step, stopped) && lower_all(last, at, travel, step.last, step.notes, stopped)) {
-      step.ways_passed = std::move(passed);
+    if (stopped.empty() && lower_all(network.first, at, form, step.first, step.notes, stopped) &&
+        lower_kinds(network, at, step, stopped) && lower_all(last, at, form, step.last, step.notes, stopped)) {
+      step.forms_passed = std::move(passed);
       return step;
     }
-    passed.emplace_back(travel, stopped);
+    passed.emplace_back(form, stopped);
   }
   throw Error({.doing = "choose kernels for",
                .object = at.config.architecture,

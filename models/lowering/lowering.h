@@ -1,6 +1,6 @@
-// From operations to kernels: the products of models/lowering/product.h, each a pattern of operations with the engines
-// that multiply it, and a table of rows for all else. The first engine or row that can take the next operations does. A
-// new kernel of another operation needs its .cu, its .h, and a row in lowering.cpp and lowering_rows.h.
+// Lowers the operations of a network to kernels. Matrix products are lowered by patterns and engines (product.h), all
+// other operations by the rows of a table (lowering_rows.h). The first engine or row that can lower the next operations
+// does. A kernel for another operation needs its .cu, its .h, and a row in lowering.cpp and lowering_rows.h.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "models/lowering/emission.h"
+#include "models/lowering/emit_context.h"
 #include "models/network/network.h"
 #include "models/step/step_shape.h"
 #include "runtime/kernels/kernel_cache.h"
@@ -20,32 +20,36 @@
 
 namespace nodewright {
 
-// What the choice of kernels depends on, beside the operations.
-struct Situation {
+// What the choice of kernels depends on besides the operations.
+struct LoweringContext {
   const ModelConfig& config;
   const StepShape& step;
   const DeviceProperties& device;
 };
 
-// The form in which the residual goes from block to block, the same for a whole step. plain: as it is. gained: times
-// the gain of the norm that comes next, beside its squares, so that no block reads rows in fp32. deferred: what a block
-// adds is left to the kernel that reads the residual next, which norms it (post norms).
-enum class Travel : uint8_t { plain, gained, deferred };
-std::string_view to_string(Travel travel);  // "gained"
+// The form in which kernels leave the residual, the same in a whole step.
+//   plain     the residual itself, in fp32
+//   gained    the residual times the gain of the next norm, in bf16, with the sums of its squares: the kernel that
+//   norms
+//             it reads half the bytes
+//   deferred  the residual before the block and the block's output: the kernel that reads them norms and adds the
+//   output
+enum class ResidualForm : uint8_t { plain, gained, deferred };
+std::string_view to_string(ResidualForm form);  // "gained"
 
-// A kernel as it will be asked for and launched.
+// A kernel that has been chosen: its request, and how it is launched.
 struct KernelChoice {
   KernelRequest request;
   LaunchShape shape;
-  uint64_t args_bytes = 0;    // of its argument struct
-  bool of_attention = false;  // which keeps its own division of L1 (SharedTuning)
+  uint64_t args_bytes = 0;    // size of its argument struct
+  bool of_attention = false;  // the step's split of L1 into cache and shared memory (SharedTuning) is not set for it
 };
 template <KernelArgs A>
 KernelChoice kernel_choice(KernelRequest request, const LaunchShape& shape) {
   return {std::move(request), shape, sizeof(A), false};
 }
 
-// A library's product x . W^T of `rows` rows, into rows `y_stride` apart; beta 1 adds to y.
+// A product that a library computes: y = alpha * x . W^T + beta * y, with rows of y `y_stride` apart.
 struct ProductChoice {
   std::string name;
   int64_t rows = 0, cols = 0, outputs = 0;
@@ -56,10 +60,10 @@ struct ProductChoice {
   float alpha = 1;
 };
 
-// The kernels of one run of operations, loaded.
+// The loaded kernels of one LoweredRun.
 struct LoadedRun {
-  std::vector<std::pair<const LoadedKernel*, LaunchShape>> kernels;  // in the order of Lowered::kernels
-  std::vector<std::shared_ptr<const MatmulPlan>> products;           // in the order of Lowered::products
+  std::vector<std::pair<const LoadedKernel*, LaunchShape>> kernels;  // in the order of LoweredRun::kernels
+  std::vector<std::shared_ptr<const MatmulPlan>> products;           // in the order of LoweredRun::products
 
   template <KernelArgs A>
   Kernel<A> kernel(size_t i = 0) const {
@@ -67,17 +71,17 @@ struct LoadedRun {
   }
 };
 
-// What a row makes of a run of operations.
-struct Lowered {
-  size_t operations = 0;  // how many it takes
+// Consecutive operations that have been lowered together.
+struct LoweredRun {
+  size_t operations = 0;  // how many
   std::vector<KernelChoice> kernels = {};
   std::vector<ProductChoice> products = {};
   Emit emit = {};
 };
-// Or why it takes none; empty where it is for other operations.
-using Attempt = std::variant<std::string, Lowered>;
+// A lowered run, or why a row or engine cannot lower the operations; an empty text where it is for other operations.
+using LoweringResult = std::variant<std::string, LoweredRun>;
 
-// What was chosen for one run of operations, and why the rows before it were not.
+// For --why: what was chosen for one run of operations, and why earlier rows were not.
 struct LoweringNote {
   std::string operations;  // "norm product attention_norm qkv"
   std::string_view row;
@@ -88,20 +92,20 @@ struct LoweringNote {
 
 // A whole step, before anything is compiled.
 struct LoweredStep {
-  Travel travel = Travel::plain;
-  std::vector<Lowered> first, last;
-  std::vector<std::vector<Lowered>> kinds;  // of layers
-  std::vector<size_t> layers;               // [layers of all stages] the kind of each
-  std::vector<std::pair<Travel, std::string>>
-      ways_passed;                  // ways of the residual that were tried before, and what stopped them
-  std::vector<LoweringNote> notes;  // of first, kinds and last, in this order; what kinds share once
+  ResidualForm form = ResidualForm::plain;
+  std::vector<LoweredRun> first, last;
+  std::vector<std::vector<LoweredRun>> kinds;  // of layers
+  std::vector<size_t> layers;                  // [layers of all stages] the kind of each
+  std::vector<std::pair<ResidualForm, std::string>>
+      forms_passed;                 // forms that were tried before, and the operations that have no kernel for them
+  std::vector<LoweringNote> notes;  // of first, kinds and last, in this order, each once
 };
 // Throws Error where no row takes an operation.
-LoweredStep lower(const Network& network, const Situation& at);
+LoweredStep lower(const Network& network, const LoweringContext& at);
 
-// ---- For what lowers operations, in models/lowering/lower_*.cpp
+// ---- For models/lowering/lower_*.cpp
 
-// Whether `ops` begin with these.
+// Whether the first operations are of these kinds.
 bool begins(std::span<const Op> ops, std::initializer_list<OpKind> kinds);
 const ProjectionTuning& tuning_of(const StepTuning& tuning, Part part);
 std::string node_name(const Op& product);  // "qkv", "up"
@@ -110,10 +114,10 @@ Constant constant(const char* name, E value) {
   return {name, static_cast<int64_t>(value)};
 }
 
-// The bits of a factor, 0 for 1, and of a cap, 0 for none.
+// The constant for a factor, its bits as a float, or 0 for a factor of 1; and for a cap likewise, or 0 for none.
 Constant factor_constant(const char* name, float factor);
 Constant cap_constant(const char* name, float cap);
-// The constants of a projection that makes logits.
+// The constants kScale and kCap of a product that computes logits; and of one that does not.
 std::vector<Constant> logit_constants(const ModelConfig& config);
 std::vector<Constant> unscaled_constants();
 

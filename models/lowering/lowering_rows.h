@@ -1,4 +1,5 @@
-// The rows of the table, each beside the kernels that it launches. Each looks at the first of `ops`.
+// The rows of the lowering's table. Each lowers the first of `ops` or says why it cannot; it is in the file that
+// launches its kernels.
 #pragma once
 
 #include <span>
@@ -10,42 +11,42 @@ namespace nodewright {
 
 struct LoweringRow {
   std::string_view name;
-  Attempt (*lower)(const Situation& at, std::span<const Op> ops, Travel travel);
+  LoweringResult (*lower)(const LoweringContext& at, std::span<const Op> ops, ResidualForm form);
 };
 
 // lower_ends.cpp
-Attempt lower_embed(const Situation& at, std::span<const Op> ops, Travel travel);
-Attempt lower_hidden(const Situation& at, std::span<const Op> ops, Travel travel);
-Attempt lower_sample(const Situation& at, std::span<const Op> ops, Travel travel);
+LoweringResult lower_embed(const LoweringContext& at, std::span<const Op> ops, ResidualForm form);
+LoweringResult lower_hidden(const LoweringContext& at, std::span<const Op> ops, ResidualForm form);
+LoweringResult lower_sample(const LoweringContext& at, std::span<const Op> ops, ResidualForm form);
 
 // lower_exchange.cpp
-Attempt lower_embed_exchange(const Situation& at, std::span<const Op> ops, Travel travel);
-Attempt lower_gather(const Situation& at, std::span<const Op> ops, Travel travel);
+LoweringResult lower_embed_exchange(const LoweringContext& at, std::span<const Op> ops, ResidualForm form);
+LoweringResult lower_gather(const LoweringContext& at, std::span<const Op> ops, ResidualForm form);
 
-// lower_collectives.cpp, of StepShape::collectives
-Lowered gathered_embedding(const Situation& at, Travel travel);
-Lowered gathered_head(const Situation& at);
-Lowered gathered_norm_of_heads(const Situation& at);
+// lower_collectives.cpp, for StepShape::collectives
+LoweredRun gathered_embedding(const LoweringContext& at, ResidualForm form);
+LoweredRun gathered_head(const LoweringContext& at);
+LoweredRun gathered_norm_of_heads(const LoweringContext& at);
 inline constexpr std::string_view kAllGather = "all_gather";  // what their library nodes call
 
 // lower_experts.cpp
-Attempt lower_route(const Situation& at, std::span<const Op> ops, Travel travel);
+LoweringResult lower_route(const LoweringContext& at, std::span<const Op> ops, ResidualForm form);
 
 // lower_norm_heads.cpp
-Attempt lower_norm_heads_exchange(const Situation& at, std::span<const Op> ops, Travel travel);
+LoweringResult lower_norm_heads_exchange(const LoweringContext& at, std::span<const Op> ops, ResidualForm form);
 
 // lower_attention.cpp
-Attempt lower_rope_flash_decode(const Situation& at, std::span<const Op> ops, Travel travel);
-Attempt lower_rope_append(const Situation& at, std::span<const Op> ops, Travel travel);
-Attempt lower_attend(const Situation& at, std::span<const Op> ops, Travel travel);
+LoweringResult lower_rope_flash_decode(const LoweringContext& at, std::span<const Op> ops, ResidualForm form);
+LoweringResult lower_rope_append(const LoweringContext& at, std::span<const Op> ops, ResidualForm form);
+LoweringResult lower_attend(const LoweringContext& at, std::span<const Op> ops, ResidualForm form);
 
 // lower_products.cpp
-Attempt lower_norm_rows(const Situation& at, std::span<const Op> ops, Travel travel);
-Attempt lower_gate(const Situation& at, std::span<const Op> ops, Travel travel);
+LoweringResult lower_norm_rows(const LoweringContext& at, std::span<const Op> ops, ResidualForm form);
+LoweringResult lower_gate(const LoweringContext& at, std::span<const Op> ops, ResidualForm form);
 
 // lower_adapters.cpp
-Attempt lower_norm_shrink(const Situation& at, std::span<const Op> ops, Travel travel);
-Attempt lower_shrink(const Situation& at, std::span<const Op> ops, Travel travel);
-Attempt lower_expand(const Situation& at, std::span<const Op> ops, Travel travel);
+LoweringResult lower_norm_shrink(const LoweringContext& at, std::span<const Op> ops, ResidualForm form);
+LoweringResult lower_shrink(const LoweringContext& at, std::span<const Op> ops, ResidualForm form);
+LoweringResult lower_expand(const LoweringContext& at, std::span<const Op> ops, ResidualForm form);
 
 }  // namespace nodewright

@@ -3,7 +3,7 @@
 namespace nodewright {
 namespace {
 
-ProductSpec spec_of(const Situation& at, std::span<const Op> ops, size_t operations, const Op& product, End end) {
+ProductSpec spec_of(const LoweringContext& at, std::span<const Op> ops, size_t operations, const Op& product, End end) {
   const int64_t rows = product.part == Part::head ? at.step.sampled_rows : at.step.rows;
   ProductSpec spec{operations, product, end, rows};
   if (&product != &ops[0]) spec.norm = ops[0];
@@ -12,45 +12,45 @@ ProductSpec spec_of(const Situation& at, std::span<const Op> ops, size_t operati
 }
 
 // f(Wgate norm(x)) * (Wup norm(x)), or f(Wup norm(x) + b), of the feed-forward block or of each row's experts.
-std::optional<ProductSpec> gate_up(const Situation& at, std::span<const Op> ops, OpKind product) {
+std::optional<ProductSpec> gate_up(const LoweringContext& at, std::span<const Op> ops, OpKind product) {
   if (!begins(ops, {OpKind::norm, product, OpKind::activate})) return {};
   ProductSpec spec = spec_of(at, ops, 3, ops[1], End::gate_up);
   spec.gated = ops[2].gated;
   return spec;
 }
-std::optional<ProductSpec> norm_gate_up(const Situation& at, std::span<const Op> ops) {
+std::optional<ProductSpec> norm_gate_up(const LoweringContext& at, std::span<const Op> ops) {
   return gate_up(at, ops, OpKind::product);
 }
-std::optional<ProductSpec> expert_gate_up(const Situation& at, std::span<const Op> ops) {
+std::optional<ProductSpec> expert_gate_up(const LoweringContext& at, std::span<const Op> ops) {
   return gate_up(at, ops, OpKind::expert_product);
 }
 
 // W norm(x) + b.
-std::optional<ProductSpec> norm_project(const Situation& at, std::span<const Op> ops) {
+std::optional<ProductSpec> norm_project(const LoweringContext& at, std::span<const Op> ops) {
   if (!begins(ops, {OpKind::norm, OpKind::product}) || ops[1].part == Part::head) return {};
   return spec_of(at, ops, 2, ops[1], End::store);
 }
-std::optional<ProductSpec> logits(const Situation& at, std::span<const Op> ops) {
+std::optional<ProductSpec> logits(const LoweringContext& at, std::span<const Op> ops) {
   if (!begins(ops, {OpKind::norm, OpKind::product}) || ops[1].part != Part::head) return {};
   return spec_of(at, ops, 2, ops[1], End::logits);
 }
 
 // x += W y + b, or the norm of it, or the sum over the ranks.
 template <OpKind kProduct, OpKind... kBetween>
-std::optional<ProductSpec> added(const Situation& at, std::span<const Op> ops) {
+std::optional<ProductSpec> added(const LoweringContext& at, std::span<const Op> ops) {
   if (!begins(ops, {kProduct, kBetween..., OpKind::add})) return {};
   ProductSpec spec = spec_of(at, ops, 2 + sizeof...(kBetween), ops[0], End::add);
   spec.exchanged = ((kBetween == OpKind::reduce) || ...);
   if (((kBetween == OpKind::norm) || ...)) spec.post_norm = ops[sizeof...(kBetween)];
   return spec;
 }
-std::optional<ProductSpec> exchanged(const Situation& at, std::span<const Op> ops) {
+std::optional<ProductSpec> exchanged(const LoweringContext& at, std::span<const Op> ops) {
   const auto spec = added<OpKind::product, OpKind::reduce>(at, ops);
   return spec ? spec : added<OpKind::product, OpKind::reduce, OpKind::norm>(at, ops);
 }
 
 // W x + b, where a library's product stands alone.
-std::optional<ProductSpec> alone(const Situation& at, std::span<const Op> ops) {
+std::optional<ProductSpec> alone(const LoweringContext& at, std::span<const Op> ops) {
   if (!begins(ops, {OpKind::product})) return {};
   return spec_of(at, ops, 1, ops[0], ops[0].part == Part::head ? End::logits : End::store);
 }
@@ -91,12 +91,12 @@ constexpr ProductPattern kPatterns[] = {
 
 std::span<const ProductPattern> product_patterns() { return kPatterns; }
 
-bool holds_rows(const Situation& at) {
+bool holds_rows(const LoweringContext& at) {
   return at.step.may_hold() && at.step.may_leave_gained(at.config) && at.device.has_clusters();
 }
 
-bool is_library_used(const Situation& at, Travel travel) {
-  return at.step.with_products() && !(travel == Travel::gained && holds_rows(at));
+bool is_library_used(const LoweringContext& at, ResidualForm form) {
+  return at.step.with_products() && !(form == ResidualForm::gained && holds_rows(at));
 }
 
 }  // namespace nodewright

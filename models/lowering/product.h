@@ -42,43 +42,47 @@ struct ProductSpec {
 };
 
 // Lowers a product, or returns why it cannot.
-using ProductEngine = Attempt (*)(const Situation& at, const ProductSpec& spec, Travel travel);
+using ProductEngine = LoweringResult (*)(const LoweringContext& at, const ProductSpec& spec, ResidualForm form);
 struct NamedEngine {
   std::string_view name;  // the kernels that it uses for the pattern, in --why
   ProductEngine take;
 };
 // A pattern of operations that are one product, and its engines, the best first.
 struct ProductPattern {
-  std::optional<ProductSpec> (*match)(const Situation& at, std::span<const Op> ops);  // at the start of `ops`
+  std::optional<ProductSpec> (*match)(const LoweringContext& at, std::span<const Op> ops);  // at the start of `ops`
   std::span<const NamedEngine> engines;
 };
 std::span<const ProductPattern> product_patterns();
 
 // lower_projections.cpp: this library's kernels.
-Attempt in_tiles(const Situation& at, const ProductSpec& spec, Travel travel);
-Attempt in_gained_tiles(const Situation& at, const ProductSpec& spec, Travel travel);  // the head alone
-Attempt by_rows(const Situation& at, const ProductSpec& spec, Travel travel);
-Attempt before_exchange(const Situation& at, const ProductSpec& spec, Travel travel);  // the exchange is another node
+LoweringResult in_tiles(const LoweringContext& at, const ProductSpec& spec, ResidualForm form);
+LoweringResult in_gained_tiles(const LoweringContext& at, const ProductSpec& spec,
+                               ResidualForm form);  // the head alone
+LoweringResult by_rows(const LoweringContext& at, const ProductSpec& spec, ResidualForm form);
+LoweringResult before_exchange(const LoweringContext& at, const ProductSpec& spec,
+                               ResidualForm form);  // the exchange is another node
 // lower_products.cpp
-Attempt by_library(const Situation& at, const ProductSpec& spec, Travel travel);
+LoweringResult by_library(const LoweringContext& at, const ProductSpec& spec, ResidualForm form);
 // lower_experts.cpp
-Attempt experts_in_tiles(const Situation& at, const ProductSpec& spec, Travel travel);
-Attempt experts_by_rows(const Situation& at, const ProductSpec& spec, Travel travel);
+LoweringResult experts_in_tiles(const LoweringContext& at, const ProductSpec& spec, ResidualForm form);
+LoweringResult experts_by_rows(const LoweringContext& at, const ProductSpec& spec, ResidualForm form);
 
 // Whether the projections of the step are tiles that keep x in registers, on this device.
-bool holds_rows(const Situation& at);
+bool holds_rows(const LoweringContext& at);
 // Whether the projections are a library's products.
-bool is_library_used(const Situation& at, Travel travel);
+bool is_library_used(const LoweringContext& at, ResidualForm form);
 // Whether qkv is a library's product without its bias, which the kernel that rotates the heads adds.
-bool rope_adds_bias(const Situation& at, Travel travel);
-inline Constant rank_constant(const Situation& at) { return {"kAdapterRank", at.step.adapters.rank}; }
-inline Constant ranks_constant(const Situation& at) { return {"kRanks", at.config.shard.ranks}; }
+bool rope_adds_bias(const LoweringContext& at, ResidualForm form);
+inline Constant rank_constant(const LoweringContext& at) { return {"kAdapterRank", at.step.adapters.rank}; }
+inline Constant ranks_constant(const LoweringContext& at) { return {"kRanks", at.config.shard.ranks}; }
 // The factor of everything that is added to the residual.
-inline Constant residual_scale(const Situation& at) { return factor_constant("kScale", at.config.residual_scale); }
+inline Constant residual_scale(const LoweringContext& at) {
+  return factor_constant("kScale", at.config.residual_scale);
+}
 
 // ---- Argument structs of kernels: a group of fields that several kernels share (an argument block) is filled here
 
-// The parts of an emission from which a product's nodes are made.
+// The parts of an emit context from which a product's nodes are made.
 struct ProductPlace {
   const StepPlace& step;
   const StepWeights& weights;
@@ -101,11 +105,11 @@ Emit emits_product(F f) {
 struct SumTo {
   Op product = {};
   std::optional<Part> post_norm = {};  // the norm before the residual, which reads the result from `projected`
-  Travel travel = Travel::plain;
+  ResidualForm form = ResidualForm::plain;
   bool adds() const { return !post_norm; }
 };
-inline SumTo sum_to(const ProductSpec& spec, Travel travel) {
-  return {spec.product, spec.post_norm ? std::optional(spec.post_norm->part) : std::nullopt, travel};
+inline SumTo sum_to(const ProductSpec& spec, ResidualForm form) {
+  return {spec.product, spec.post_norm ? std::optional(spec.post_norm->part) : std::nullopt, form};
 }
 // Fills the output fields of a kernel of `blocks` blocks: `residual`, or `sum` or `y` before a post norm, and `next`.
 // Sets p.residual to the form in which the kernel leaves it.
@@ -120,12 +124,12 @@ void fill_sum(Args& args, const SumTo& to, uint64_t blocks, const ProductPlace& 
       args.sum = s.projected;
     else if constexpr (requires { args.y; })
       args.y = s.projected;
-    if (to.travel == Travel::deferred)
+    if (to.form == ResidualForm::deferred)
       p.residual =
           DeferredResidual{std::get<PlainResidual>(p.residual).x, s.projected, p.weights.post_gain(*to.post_norm)};
   }
   if constexpr (requires { args.next; })
-    if (to.travel == Travel::gained)
+    if (to.form == ResidualForm::gained)
       args.next = leave_gained(p.residual, s, p.weights.gain_after(to.product.part), blocks);
 }
 
@@ -157,12 +161,12 @@ Args product_args(const ProductPlace& p, const Op& product) {
 
 // The kernel that computes normed = norm(x) for a library's product: of all rows, or before the head of the rows that
 // sample (lower_products.cpp).
-KernelChoice norm_rows_choice(const Situation& at, const Op& norm);
+KernelChoice norm_rows_choice(const LoweringContext& at, const Op& norm);
 void emit_norm_rows(const Kernel<NormRows>& kernel, const StepPlace& step, const StepWeights& weights, const Op& norm);
 
 // Where rows may have adapters, appends to `lowered` the kernel that adds them to the product; for engines that must
 // add them before the operation that follows the product.
-void add_expand_kernel(Lowered& lowered, const Situation& at, const Op& product, float scale);
+void add_expand_kernel(LoweredRun& lowered, const LoweringContext& at, const Op& product, float scale);
 // Emits that kernel, the `kernel`-th of the run.
 void emit_expand(const LoadedRun& run, const StepPlace& step, const RowAdapters& adapters, Part part, View<float> y,
                  int64_t y_stride, size_t kernel);
@@ -177,11 +181,11 @@ struct ExchangedSum {
   bool is_lane = false;  // they run while another lane computes products
 };
 // Whether the exchange is a bulk exchange: in prompts, where the number of bytes decides how long it takes.
-bool sends_bulk(const ModelConfig& config, const StepShape& step, Travel travel);
+bool sends_bulk(const ModelConfig& config, const StepShape& step, ResidualForm form);
 // The memory of these floats, for as many bf16.
 inline View<bf16> as_bf16(View<float> floats) { return {reinterpret_cast<bf16*>(floats.data), floats.count}; }
-inline ExchangedSum exchanged_sum(const Situation& at, const ProductSpec& spec, Travel travel) {
-  return {.to = sum_to(spec, travel), .adapted = spec.adapted, .is_lane = at.step.is_lane};
+inline ExchangedSum exchanged_sum(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
+  return {.to = sum_to(spec, form), .adapted = spec.adapted, .is_lane = at.step.is_lane};
 }
 // The order in which a kernel in tiles adds up the squares of a row, which other kernels keep to get the same bits.
 struct TileOrder {
@@ -194,9 +198,11 @@ TileOrder tile_order(const KernelChoice& tiles);
 // The kernels of such a sum, and the nodes that launch them after the product, whose result is y. `kernel`: the place
 // of the first of them among the run's kernels. By packets in lower_exchange.cpp, by a library's calls in
 // lower_collectives.cpp.
-std::vector<KernelChoice> exchange_choices(const Situation& at, const ExchangedSum& of, const TileOrder& order = {});
+std::vector<KernelChoice> exchange_choices(const LoweringContext& at, const ExchangedSum& of,
+                                           const TileOrder& order = {});
 void emit_exchange(const LoadedRun& run, size_t kernel, const ProductPlace& p, View<float> y, const ExchangedSum& of);
-std::vector<KernelChoice> gathered_sum_choices(const Situation& at, const ExchangedSum& of, const TileOrder& order);
+std::vector<KernelChoice> gathered_sum_choices(const LoweringContext& at, const ExchangedSum& of,
+                                               const TileOrder& order);
 void emit_gathered_sum(const LoadedRun& run, size_t kernel, const ProductPlace& p, View<float> y,
                        const ExchangedSum& of);
 // Fills the block of a kernel that adds up such a sum: this rank's y, in floats or bf16, and what joins it (bias,
@@ -215,13 +221,13 @@ void fill_own(Args& args, const ProductPlace& p, View<float> y, const ExchangedS
     if (of.chosen > 0) args.weights = p.step.s.experts.weights;
   if constexpr (requires { args.adapter; }) args.adapter = adapter_in(p.adapters, p.step.s, of.to.product.part);
 }
-inline Constant scale_constant(const Situation& at, const SumTo& to) {
+inline Constant scale_constant(const LoweringContext& at, const SumTo& to) {
   return to.adds() ? residual_scale(at) : factor_constant("kScale", 1);
 }
 // A product and the exchange after it as one run. `emit(run, place)` adds the product's node and returns its result.
 template <class F>
-Lowered with_exchange(const Situation& at, const ProductSpec& spec, const ExchangedSum& of, KernelChoice product,
-                      F emit, const TileOrder& order = {}) {
+LoweredRun with_exchange(const LoweringContext& at, const ProductSpec& spec, const ExchangedSum& of,
+                         KernelChoice product, F emit, const TileOrder& order = {}) {
   std::vector<KernelChoice> kernels = exchange_choices(at, of, order);
   kernels.insert(kernels.begin(), std::move(product));
   return {.operations = spec.operations,

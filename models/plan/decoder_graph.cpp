@@ -66,7 +66,7 @@ void declare_buffers(GraphBuilder& g, const Described& d) {
 }
 
 // `again`: of the loop that the step is the body of; empty outside one.
-void advance(const Emission& e, const Kernel<Advance>& kernel, Condition again) {
+void advance(const EmitContext& e, const Kernel<Advance>& kernel, Condition again) {
   const DecodeState& s = e.step.s;
   const StepInputs& in = s.inputs;
   e.step.g.launch("advance", kernel,
@@ -94,16 +94,16 @@ void advance(const Emission& e, const Kernel<Advance>& kernel, Condition again) 
 }
 
 // What a step's nodes are made from before its first layer.
-Emission emission(GraphBuilder& g, const Described& d, const DecodeState& s, bool chooses) {
+EmitContext emit_context(GraphBuilder& g, const Described& d, const DecodeState& s, bool chooses) {
   const DecoderWeights& w = d.model.weights();
-  Emission e{.step = {g, d.model.config(), s, chooses}, .weights = {w}};
+  EmitContext e{.step = {g, d.model.config(), s, chooses}, .weights = {w}};
   e.weights.next_gain = w.layers().front().attention_norm.gain;
   e.adapters.slots = d.adapters;
   e.ranks = {d.rank, d.collectives};
   return e;
 }
 
-void enter_layer(Emission& e, const DecoderModel& model, const KvCache& cache, int64_t l) {
+void enter_layer(EmitContext& e, const DecoderModel& model, const KvCache& cache, int64_t l) {
   const DecoderWeights& w = model.weights();
   const LayerWeights* own = &w.layers()[count_of(l)];
   const bool is_last = l + 1 == model.config().layers;
@@ -119,10 +119,10 @@ void enter_layer(Emission& e, const DecoderModel& model, const KvCache& cache, i
 constexpr size_t kNodesOfBlock = 18, kNodesAroundBlocks = 8;
 
 // One step, from its inputs' place on the device to its tokens; they go to `delivered` on the host, if it is any.
-Emission emit_step(GraphBuilder& g, const Described& d, View<int32_t> delivered) {
+EmitContext emit_step(GraphBuilder& g, const Described& d, View<int32_t> delivered) {
   const bool chooses = d.purpose != DecodePurpose::prefill;
   const ModelConfig& config = d.model.config();
-  Emission e = emission(g, d, d.state, chooses);
+  EmitContext e = emit_context(g, d, d.state, chooses);
   e.head.delivered = delivered;
   if (d.received != nullptr) e.residual = *d.received;
   for (const DecoderKernels::Run& run : d.kernels.first) run.emit(e);
@@ -138,7 +138,7 @@ Emission emit_step(GraphBuilder& g, const Described& d, View<int32_t> delivered)
 
 // The nodes of all lanes, each up to its next exchange in turn: that is the order in which ranks exchange, and edges
 // lead from each to the next, since all look at the word that says that a launch is given up.
-void emit_in_turns(std::span<Emission> lanes, std::span<const std::string_view> names,
+void emit_in_turns(std::span<EmitContext> lanes, std::span<const std::string_view> names,
                    const std::vector<DecoderKernels::Run>& runs) {
   std::vector<size_t> next(lanes.size(), 0);
   while (std::ranges::any_of(next, [&](size_t run) { return run < runs.size(); }))
@@ -152,17 +152,17 @@ void emit_in_turns(std::span<Emission> lanes, std::span<const std::string_view> 
 // One step of a team in two lanes: all rows' embedding, then the lanes' layers, then the head of the late one.
 void emit_lanes(GraphBuilder& g, const Described& d) {
   const ModelConfig& config = d.model.config();
-  Emission whole = emission(g, d, d.state, true);
+  EmitContext whole = emit_context(g, d, d.state, true);
   for (const DecoderKernels::Run& run : d.kernels.first) run.emit(whole);
-  std::vector<Emission> lanes;
+  std::vector<EmitContext> lanes;
   for (size_t i = 0; i < kLanes; ++i) {
     const DecodeState& own = d.state.lanes[i];
-    lanes.push_back(emission(g, d, own, i == kLate));
+    lanes.push_back(emit_context(g, d, own, i == kLate));
     lanes[i].residual = PlainResidual{own.residual};
   }
   for (int64_t l = 0; l < config.layers; ++l) {
     const auto scope = g.scope("l" + std::to_string(config.stage.first_layer + l));
-    for (Emission& lane : lanes) enter_layer(lane, d.model, d.cache, l);
+    for (EmitContext& lane : lanes) enter_layer(lane, d.model, d.cache, l);
     emit_in_turns(lanes, kLaneNames, d.lane->of_layer(l));
   }
   const auto scope = g.scope(kLaneNames[kLate]);
@@ -220,7 +220,7 @@ void describe_decoder(GraphBuilder& g, TeamRank& rank, const DecoderModel& model
 void describe_chains(GraphBuilder& g, TeamRank& rank, const DecoderModel& model, const DecoderKernels& k,
                      std::span<const KvCache* const> caches, std::span<const DecodeState> states) {
   constexpr std::array<std::string_view, 2> kNames = {"c0", "c1"};
-  std::vector<Emission> chains;
+  std::vector<EmitContext> chains;
   for (size_t i = 0; i < states.size(); ++i) {
     const DecodeState& s = states[i];
     const std::string name(kNames.at(i));
@@ -230,7 +230,7 @@ void describe_chains(GraphBuilder& g, TeamRank& rank, const DecoderModel& model,
     const auto scope = g.scope(name);
     g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
            CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
-    chains.push_back(emission(g, d, s, true));
+    chains.push_back(emit_context(g, d, s, true));
   }
   emit_in_turns(chains, kNames, k.first);
   for (int64_t l = 0; l < model.config().layers; ++l) {

@@ -113,7 +113,7 @@ std::map<std::string, LayerBudget> layer_budgets(const std::vector<RecordedStep>
   for (const RecordedStep& step : steps) {
     std::set<std::string> of_layer;
     const LoweredStep lowered = lowered_on(step.card, step.model.config, step.shape());
-    for (const Lowered& run : lowered.kinds.front())
+    for (const LoweredRun& run : lowered.kinds.front())
       for (const KernelChoice& kernel : run.kernels) of_layer.insert(kernel_key(step.card, kernel.request));
     LayerBudget& layer = layers[step.name()];
     layer.kernels = of_layer.size();

@@ -128,8 +128,8 @@ inline void add_kernel(ShippedKernels& kernels, const Card& card, const KernelRe
 
 inline void add_step(ShippedKernels& kernels, const Card& card, const ModelConfig& config, const StepShape& step) {
   const LoweredStep lowered = lowered_on(card, config, step);
-  const auto add = [&](const std::vector<Lowered>& runs) {
-    for (const Lowered& run : runs)
+  const auto add = [&](const std::vector<LoweredRun>& runs) {
+    for (const LoweredRun& run : runs)
       for (const KernelChoice& kernel : run.kernels) {
         add_kernel(kernels, card, kernel.request);
         kernels.at(kernel_key(card, kernel.request)).launches.push_back(kernel.shape);

@@ -83,7 +83,7 @@ TEST_P(DecoderGraph, HasTheNodesOfEveryLayerInTheirOrder) {
   std::vector<std::string> of_layer{"qkv", "rope", "attend", "out", "gate_up", "down"};
   const StepShape& shape = planned.decoder_kernels_.shape;
   const bool with_products = shape.with_products();
-  const bool holds = with_products && planned.decoder_kernels_.travel == Travel::gained;
+  const bool holds = with_products && planned.decoder_kernels_.form == ResidualForm::gained;
   if (with_products) {
     EXPECT_EQ(holds, shape.rows <= kHeldToRows && shape.may_leave_gained(planned.model.config()) &&
                          planned.device.properties().has_clusters());

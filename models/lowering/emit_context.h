@@ -95,7 +95,7 @@ struct RankPlace {
       {};  // the last such node: the next one comes after it, so that all ranks keep one order
 };
 
-struct Emission {
+struct EmitContext {
   StepPlace step;
   StepWeights weights;
   CachePlace cache = {};
@@ -109,12 +109,12 @@ struct Emission {
     return std::get<T&>(std::tie(step, weights, cache, residual, head, adapters, ranks));
   }
 };
-using Emit = std::function<void(const LoadedRun&, Emission&)>;
+using Emit = std::function<void(const LoadedRun&, EmitContext&)>;
 
-// Makes an Emit of f(run, parts...), whose parameter types name the parts of the emission that it uses.
+// Makes an Emit of f(run, parts...), whose parameter types name the parts of the emit context that it uses.
 template <class... Parts>
 Emit emits_from(std::function<void(const LoadedRun&, Parts...)> f) {
-  return [f = std::move(f)](const LoadedRun& run, Emission& e) {
+  return [f = std::move(f)](const LoadedRun& run, EmitContext& e) {
     f(run, e.template part<std::remove_cvref_t<Parts>>()...);
   };
 }

@@ -1,4 +1,4 @@
-#include "models/lowering/emission.h"
+#include "models/lowering/emit_context.h"
 
 namespace nodewright {
 
