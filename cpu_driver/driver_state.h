@@ -49,6 +49,7 @@ struct State {
   HandleTable<GraphExec, CUgraphExec, 8> execs;
   HandleTable<Semaphore, CUexternalSemaphore, 11> semaphores;
   std::unordered_map<CUgraphConditionalHandle, std::weak_ptr<Conditional>> conditionals;
+  std::unordered_map<CUuserObject, UserObjectEntry> user_objects;
 
   CUresult sticky = CUDA_SUCCESS;
   std::string report;          // of the sticky error
@@ -88,6 +89,7 @@ State& state();
 inline constexpr uint64_t kContextHandles = 9ull << 40 | 1;   // and the device
 inline constexpr uint64_t kConditionalHandles = 10ull << 40;  // and a number that never comes back
 inline constexpr uint64_t kDeviceNodeHandles = 12ull << 40;   // the same
+inline constexpr uint64_t kUserObjectHandles = 13ull << 40;   // the same
 inline CUcontext primary_context(int device) {
   return reinterpret_cast<CUcontext>(kContextHandles + static_cast<uint64_t>(device));
 }
@@ -104,11 +106,17 @@ CUresult refuse(CUresult result, std::string why);
 // Takes the label that nodewright_cpu_label has set for this thread's next launch or node.
 std::string take_label();
 
+// CUDA's rule for the functions of user objects, whose thread holds up others.
+inline CUresult refuse_user_objects_call() {
+  return refuse(CUDA_ERROR_NOT_PERMITTED, "the function of a user object calls the driver");
+}
+
 enum class Needs { nothing, initialised, context };
 
 // An entry point's frame: the lock, a sticky error first, the call's own result after.
 template <class Body>
 CUresult enter(Needs needs, Body&& body) {
+  if (destroys_user_object) return refuse_user_objects_call();
   State& s = state();
   Lock lock(s.mutex);
   refusal.clear();
@@ -126,6 +134,7 @@ CUresult enter(Needs needs, Body&& body) {
 // The same for calls that give something back: they work after a sticky error too.
 template <class Body>
 CUresult enter_release(Body&& body) {
+  if (destroys_user_object) return refuse_user_objects_call();
   State& s = state();
   Lock lock(s.mutex);
   refusal.clear();

@@ -189,6 +189,22 @@ void allocate_scratch(Device& device) {
   expect(on, y, 4.0f, "allocate scratch");
 }
 
+void leave_a_result(Device& device) {
+  const Machine on(device);
+  const auto& [stream, x_buffer, x] = std::tie(on.stream, on.x_buffer, on.x);
+  // Recipe: Leave memory allocated
+  GraphBuilder g(device, "leave_a_result");
+  g.declare(x_buffer, {.live_in = true});
+  const Allocation result = g.allocate("result", x.bytes());
+  g.copy("copy", result.view<float>(), x, x.bytes());
+  g.declare(result.range(), {.live_out = true});  // no node frees it
+  ExplicitGraph graph(std::move(g).finish(), {.auto_free_on_launch = true, .upload = &stream});
+  graph.launch(stream);
+  const View<float> held{reinterpret_cast<float*>(graph.memory().address_of(result.address)), x.count};
+  // End.
+  expect(on, held, 1.0f, "leave memory allocated");
+}
+
 void wait_for_a_value(Device& device) {
   const Machine on(device);
   const auto& [stream, y_buffer, y] = std::tie(on.stream, on.y_buffer, on.y);
@@ -333,6 +349,26 @@ void change_a_function(Device& device) {
   // End.
   expect(on, y, 2.0f, "change a host function");
   if (sum != 4.0f) throw Error({.doing = "call", .object = "another function"});
+}
+
+void keep_an_object(Device& device) {
+  const Machine on(device);
+  const auto& [stream, y_buffer, y] = std::tie(on.stream, on.y_buffer, on.y);
+  const PinnedBuffer seen(device, "seen", kCount * sizeof(float));
+  for (float& value : seen.as<float>()) value = 3.0f;
+  // Recipe: Keep an object
+  const auto table = std::make_shared<const std::vector<float>>(100, 3.0f);
+  const auto values = seen.as<float>();
+  GraphBuilder g(device, "keep_an_object");
+  g.declare(y_buffer, {.live_out = true});
+  g.declare(seen, {.live_in = true, .live_out = true});
+  g.keep("table", table);  // the graph refers to it until its last launch has ended
+  g.host("look up", [values, table = table.get()] { values[0] = (*table)[42]; }, {{"seen", seen, Access::inout}});
+  g.copy("upload", y_buffer, seen, 4000);
+  ExplicitGraph graph(std::move(g).finish());
+  // End.
+  graph.launch(stream);
+  expect(on, y, 3.0f, "keep an object");
 }
 
 void update_a_graph(Device& device) {
@@ -491,12 +527,14 @@ int main(int argc, char** argv) try {
   port_from_capture(device);
   keep_a_buffer(device);
   allocate_scratch(device);
+  leave_a_result(device);
   wait_for_a_value(device);
   loop(device);
   set_a_condition(device);
   patch_a_scalar(device);
   change_a_kernel(device);
   change_a_function(device);
+  keep_an_object(device);
   update_a_graph(device);
   edit_a_plan(device);
   time_nodes(device);

@@ -126,6 +126,19 @@ void GraphBuilder::declare(NamedRange range, Live live) {
   plan_.buffers.push_back({std::move(range), live.live_in, live.live_out, live.peer, last_live_.serial});
 }
 
+void GraphBuilder::keep_object(std::string_view name, std::shared_ptr<const void> object) {
+  const bool is_taken = std::ranges::find(plan_.kept, name, &KeptObject::name) != plan_.kept.end();
+  if (object == nullptr || name.empty() || is_taken)
+    throw Error({.doing = "keep object",
+                 .object = std::string(name),
+                 .detail = fmt::format("in plan '{}': {}", plan_.name,
+                                       object == nullptr ? "there is none"
+                                       : name.empty()    ? "its name is empty"
+                                                         : "another object has the name"),
+                 .advice = "pass an object and a name of its own"});
+  plan_.kept.push_back({std::string(name), std::move(object)});
+}
+
 GraphBuilder::Scope GraphBuilder::scope(std::string_view name) {
   const size_t prefix_chars = prefix_.size();
   const uint32_t layer_chars = layer_chars_;

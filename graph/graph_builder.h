@@ -36,6 +36,7 @@ namespace nodewright {
 class Event;
 class ExplicitGraph;
 class MatmulPlan;
+class Stream;
 
 // Whether a buffer is used outside the plan. live_in: it holds a value before the plan runs. live_out: it is read after
 // the plan has run. peer: it may be memory of another device, which this plan's device reaches by peer access (a Team
@@ -113,6 +114,19 @@ class GraphBuilder {
   }
   void declare(const PinnedBuffer& buffer, Live live = {}, std::string kind = "activation") {
     declare(range_of(buffer, std::move(kind)), live);
+  }
+
+  // Keeps an object for as long as the plan, graphs of it and their launches live: a table that a host function reads,
+  // a library's handle. Explicit and captured graphs hold it as a user object of the driver (cuGraphRetainUserObject),
+  // so it stays with clones of the graph, with children, and until launches under way have ended; ExplicitGraph::update
+  // lets go of those of the plan before. The last to let go may be a thread of the
+  // driver, at any time after: the object's destructor must not call CUDA, as those of the library's own buffers,
+  // events and streams do, which do not compile here. Refused: null, and a name that another object of the plan has.
+  template <class T>
+  void keep(std::string_view name, std::shared_ptr<T> object) {
+    static_assert(!kCallsDriver<std::remove_cv_t<T>>,
+                  "its destructor calls CUDA, which a thread of the driver may not");
+    keep_object(name, std::move(object));
   }
 
   // Until the result is destroyed, node names start with `name` and a dot. Scopes nest; the outermost is the layer.
@@ -207,11 +221,12 @@ class GraphBuilder {
 
   // Device memory that exists from this node to its free() in every launch, for nodes of this plan and of plans inside
   // it: a declared buffer of kind "allocation", with undefined contents and the node's name. A later allocation may
-  // reuse freed memory. Not for library nodes and structs that hold pointers, which keep addresses of their own. Not in
-  // bodies and children.
+  // reuse freed memory. Memory that is declared live-out (declare(allocation.range(), {.live_out = true})) stays
+  // allocated until the next launch, and no node frees it: GraphOptions::auto_free_on_launch. Not for library nodes and
+  // structs that hold pointers, which keep addresses of their own. Not in bodies and children.
   Allocation allocate(std::string_view name, uint64_t bytes, const std::vector<NodeId>& after = {});
   // Ends the memory, once, after all that use it: later uses are refused. finish() refuses a plan that does not free
-  // all it allocates. The node is called "<allocation>.free".
+  // all it allocates and does not declare live-out, and one that does both. The node is called "<allocation>.free".
   NodeId free(const Allocation& allocation, const std::vector<NodeId>& after = {});
 
   // Work that a library submits to a stream, as one node: cuBLAS, cuDNN, CUB, CUTLASS, NCCL. `uses`: all memory that
@@ -319,6 +334,10 @@ class GraphBuilder {
  private:
   friend class PlanReplay;  // graph/edit/plan_replay.h
 
+  template <class T>
+  static constexpr bool kCallsDriver = std::is_same_v<T, DeviceBuffer> || std::is_same_v<T, PinnedBuffer> ||
+                                       std::is_same_v<T, Event> || std::is_same_v<T, Stream>;
+
   // A use before it is known which buffer it lies in.
   struct AddressedUse {
     std::string_view field;
@@ -363,6 +382,7 @@ class GraphBuilder {
   NodeId add_foreign_kernel(std::string_view name, const LoadedKernel& kernel, const ForeignLaunch& how,
                             std::span<const std::byte> arguments, std::span<const FieldInfo> fields,
                             std::span<const ArgumentUse> uses);
+  void keep_object(std::string_view name, std::shared_ptr<const void> object);
   // Refuses an address among the arguments that none of `uses` explains.
   void check_pointers(const PlanNode& node, std::span<const ArgumentUse> uses, bool foreign) const;
   PlanNode kernel_node(std::string_view name, const LoadedKernel& kernel, const LaunchShape& shape,

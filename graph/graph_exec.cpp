@@ -16,34 +16,44 @@ namespace nodewright {
 namespace {
 
 // Rejects a plan before anything is made of it.
-std::shared_ptr<const Plan> checked(Plan plan) {
+std::shared_ptr<const Plan> checked(Plan plan, const GraphOptions& options) {
   check_plan(plan);
+  check_options(plan, options);
   return std::make_shared<const Plan>(std::move(plan));
 }
 
 }  // namespace
 
-ExplicitGraph::ExplicitGraph(Plan plan, GraphBudget* budget, LibraryForm preferred)
-    : plan_(checked(std::move(plan))),
-      share_(budget == nullptr ? GraphBudget::Share() : budget->take(*plan_)),
+ExplicitGraph::ExplicitGraph(Plan plan, const GraphOptions& options)
+    : plan_(checked(std::move(plan), options)),
+      share_(options.budget == nullptr ? GraphBudget::Share() : options.budget->take(*plan_)),
       driver_(&plan_->device->driver()),
       graph_(*driver_),
       instantiated_(*driver_),
       exec_(*driver_),
       memory_(plan_->name),
-      preferred_(preferred),
-      host_calls_(*plan_->device) {
+      left_(*plan_->device),
+      options_(options),
+      host_calls_(*plan_->device),
+      kept_(*driver_) {
   const ContextGuard current(*plan_->device);
   Stopwatch watch;
   CUgraph graph = nullptr;
   driver_->check(driver_->cuGraphCreate(&graph, 0), "cuGraphCreate", "create graph", plan_->name);
   graph_ = GraphHandle(*driver_, graph);
   add_nodes(plan_, graph);
+  kept_.retain(*plan_, graph, KeptInside::bodies);
   library_stream_.reset();
   host_calls_.add(*plan_);
   stats_.add_ms = watch.lap_ms();
+  if (options.upload != nullptr) check_stream(*plan_, *options.upload, "upload graph");
   exec_ = instantiate(
-      *driver_, graph, plan_->name, [&](CUgraphNode node) { return name_of(node); }, instantiation_flags(*plan_));
+      *driver_, graph, plan_->name, [&](CUgraphNode node) { return name_of(node); },
+      {instantiation_flags(*plan_) | flags_of(options), options.upload == nullptr ? nullptr : options.upload->get()});
+  if (options.upload != nullptr) needs_upload_ = nullptr;
+  for (const PlanNode& node : plan_->nodes)
+    if (node.kind == NodeKind::allocate && plan_->buffers[node.uses[0].buffer].live_out)
+      left_.add(memory_.address_of(node.allocated));
   stats_.instantiate_ms = watch.lap_ms();
 }
 
@@ -113,8 +123,8 @@ std::vector<std::byte> ExplicitGraph::placed_arguments(const PlanNode& node) con
 CUgraphNode ExplicitGraph::add_library_node(BuiltPlan& built, const PlanNode& node, std::span<const CUgraphNode> before,
                                             std::span<const CUgraphEdgeData> types) {
   if (!library_stream_) library_stream_.emplace(*plan_->device, "capture libraries");
-  AddedLibrary added =
-      add_library(node, {.graph = built.graph, .before = before, .types = types}, *library_stream_, preferred_);
+  AddedLibrary added = add_library(node, {.graph = built.graph, .before = before, .types = types}, *library_stream_,
+                                   options_.library_form);
   if (added.captured) host_calls_.keep(std::move(*added.captured));
   if (added.built.form == LibraryForm::kernel) ++stats_.library_kernels;
   if (added.built.form == LibraryForm::graph) ++stats_.library_graphs;
@@ -168,7 +178,14 @@ CUgraphNode ExplicitGraph::add_child(const PlanNode& node, CUgraph graph, std::s
   driver_->check(driver_->cuGraphCreate(&inner, 0), "cuGraphCreate", "create child graph", node.name);
   GraphHandle owned(*driver_, inner);
   const size_t index = built_.size();
-  add_nodes(node.bodies[0], inner);
+  const bool around = std::exchange(inside_clone_, inside_clone_ || !node.patchable_inside);
+  try {
+    add_nodes(node.bodies[0], inner);
+  } catch (...) {
+    inside_clone_ = around;
+    throw;
+  }
+  inside_clone_ = around;
   CUgraphNodeParams parameters{};
   parameters.type = CU_GRAPH_NODE_TYPE_GRAPH;
   parameters.graph.graph = inner;
@@ -180,6 +197,7 @@ CUgraphNode ExplicitGraph::add_child(const PlanNode& node, CUgraph graph, std::s
                  fmt::format("child plan '{}' of plan '{}'", node.bodies[0]->name, plan_->name));
   if (node.patchable_inside) {
     owned.release();
+    if (!inside_clone_) kept_.retain(*node.bodies[0], inner, KeptInside::bodies);
     return added;
   }
   // The driver made a copy, whose nodes have other handles.
@@ -191,6 +209,7 @@ CUgraphNode ExplicitGraph::add_child(const PlanNode& node, CUgraph graph, std::s
     built_[i]->graph = nullptr;
   }
   built_[index]->graph = copy;
+  if (!inside_clone_) kept_.retain(*node.bodies[0], copy, KeptInside::bodies_and_children);
   return added;
 }
 
@@ -267,6 +286,7 @@ void ExplicitGraph::launch(const Stream& stream) {
   host_calls_.before_launch();
   buffers_.check(*plan_);
   driver_->check(driver_->cuGraphLaunch(exec_.get(), stream.get()), "cuGraphLaunch", "launch graph", plan_->name);
+  left_.note_launch();
 }
 
 void ExplicitGraph::run() {

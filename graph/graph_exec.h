@@ -25,6 +25,9 @@
 #include "graph/node.h"
 #include "graph/nodes/graph_handle.h"
 #include "graph/nodes/host_call.h"
+#include "graph/nodes/instantiate_rules.h"
+#include "graph/nodes/kept_objects.h"
+#include "graph/nodes/left_memory.h"
 #include "graph/nodes/library_nodes.h"
 #include "graph/run/buffer_watch.h"
 #include "runtime/context_guard.h"
@@ -72,9 +75,13 @@ class ExplicitGraph {
  public:
   // Adds and instantiates. Throws Error with the node that the driver refused, and its reason. Calls each library node
   // of the plan once, under capture: nothing runs. Keeps the plan; the kernels, buffers and events that it names must
-  // outlive the graph. Not thread-safe. With a budget, takes the plan's share of it first. `preferred`: what a library
-  // node whose call submits one kernel becomes, kernel or graph.
-  explicit ExplicitGraph(Plan plan, GraphBudget* budget = nullptr, LibraryForm preferred = LibraryForm::kernel);
+  // outlive the graph. Not thread-safe. `budget` and `preferred`: as in GraphOptions.
+  explicit ExplicitGraph(Plan plan, GraphBudget* budget = nullptr, LibraryForm preferred = LibraryForm::kernel)
+      : ExplicitGraph(std::move(plan), GraphOptions{.budget = budget, .library_form = preferred}) {}
+  // The same, with what the driver is to do at each launch and who may launch: what a plan forbids is refused before
+  // the driver is called, with the node. Memory that
+  // the last launch has left allocated is freed by the destructor, which waits for the device.
+  ExplicitGraph(Plan plan, const GraphOptions& options);
 
   // Moves the graph to the device, so that the first launch does not pay for it. Needed before a launch where the
   // device may update a node (KernelAttributes::device_updatable) that is new or was patched.
@@ -166,7 +173,9 @@ class ExplicitGraph {
   LibraryForm library_form(NodeId node) const;
   // The driver's handle of a condition of the plan or of one inside it.
   CUgraphConditionalHandle condition(uint64_t address) const { return conditions_.at(address); }
-  // Where the memory lies that nodes of the plan allocate: the same in every launch, and valid only during one.
+  const GraphOptions& options() const { return options_; }  // as built; what it points to may be gone
+  // Where the memory lies that nodes of the plan allocate: the same in every launch, and valid only during one, or,
+  // where the plan leaves it allocated, until the next launch.
   const AllocatedMemory& memory() const { return memory_; }
 
  private:
@@ -224,10 +233,13 @@ class ExplicitGraph {
   BuiltPlans built_;  // the first is plan_'s
   std::map<uint64_t, CUgraphConditionalHandle> conditions_;
   AllocatedMemory memory_;
-  LibraryForm preferred_;
+  LeftMemory left_;
+  GraphOptions options_;
   std::optional<Stream> library_stream_;  // to capture on, while nodes are added
   std::optional<Stream> own_stream_;      // of run(), from its first call on
   HostCalls host_calls_;
+  KeptObjects kept_;
+  bool inside_clone_ = false;               // while nodes are added: of a child that the driver will copy
   const PlanNode* needs_upload_ = nullptr;  // a node that the device may update, new or patched since the last upload
   std::vector<DeviceBuffer> spares_;        // where fills that are switched off write; the last is the largest
   Stats stats_;

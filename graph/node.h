@@ -296,6 +296,12 @@ struct Edge {
   uint8_t driver_type = 0, from_port = 0, to_port = 0;
 };
 
+// What a plan keeps alive (GraphBuilder::keep).
+struct KeptObject {
+  std::string name;                    // in dumps
+  std::shared_ptr<const void> object;  // never null
+};
+
 // `node` follows `earlier` because its maker said so, also where other edges imply it.
 struct DeclaredOrder {
   uint32_t node = 0, earlier = 0;  // node ids
@@ -340,6 +346,7 @@ struct Plan {
   std::vector<ConditionInfo> conditions;  // of this plan's own conditional nodes
   std::vector<PlanNode> nodes;            // in an order in which they may run
   std::vector<Edge> edges;                // by `to`, then by `from`
+  std::vector<KeptObject> kept;           // for as long as graphs of the plan, and their launches, live
   std::vector<DeclaredOrder> after;       // by `node`, then by `earlier`: what an edit of the plan keeps
   // What the nodes of a plan that read_graph made refer to; else null. Such a plan is looked at, never run.
   std::shared_ptr<const void> read;

@@ -66,6 +66,10 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph handle, 
     params->result_out = CUDA_GRAPH_INSTANTIATE_ERROR;
     constexpr uint64_t kKnown = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
                                 CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+    if ((params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH) != 0)
+      return refuse(CUDA_ERROR_NOT_SUPPORTED, "graphs that kernels launch on the CPU driver");
+    const bool uploads = (params->flags & CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD) != 0;
+    if (uploads && s.find_stream(params->hUploadStream) == nullptr) return CUDA_ERROR_INVALID_HANDLE;
     if ((params->flags & ~kKnown) != 0)
       return refuse(CUDA_ERROR_NOT_SUPPORTED, "instantiation flags on the CPU driver");
     if (graph->capturing) return refuse(CUDA_ERROR_ILLEGAL_STATE, "a stream captures into the graph");
@@ -84,7 +88,8 @@ CUresult CUDAAPI cuGraphInstantiateWithParams(CUgraphExec* out, CUgraph handle, 
     }
     if (const CUresult result = check_single_exec(*graph); result != CUDA_SUCCESS) return result;
     exec->left = left_allocated(*graph);
-    exec->updatable = exec->needs_upload = holds_updatable_nodes(*graph);
+    exec->updatable = holds_updatable_nodes(*graph);
+    exec->needs_upload = exec->updatable && !uploads;
     exec->body = make_body(*graph);
     exec->flags = params->flags;
     if (!all_loaded(*exec->body)) return refuse(CUDA_ERROR_INVALID_HANDLE, "a kernel of the graph was unloaded");

@@ -102,6 +102,7 @@ void keep_identity(const GraphBody& now, GraphBody& next) {
 
 std::shared_ptr<GraphBody> make_body(const Graph& graph) {
   auto body = std::make_shared<GraphBody>();
+  body->kept = graph.kept;
   std::unordered_map<const GraphNode*, uint32_t> index;
   for (const auto& node : graph.nodes) index[node.get()] = static_cast<uint32_t>(index.size());
   body->nodes.resize(graph.nodes.size());

@@ -25,6 +25,7 @@ struct ExecNode {
 
 struct GraphBody {
   std::vector<ExecNode> nodes;
+  std::vector<UserReferences> kept;
 };
 
 // Where a node stands: an index into each body on the way down, and which inner body leads on.

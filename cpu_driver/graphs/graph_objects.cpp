@@ -41,6 +41,7 @@ void destroy_graph(State& state, Graph& graph) {
   for (const auto& node : graph.nodes) release_node(state, *node);
   for (const auto& conditional : graph.conditionals) conditional->graph = nullptr;
   if (graph.handle != nullptr) state.graphs.take(graph.handle);
+  graph.kept.clear();
 }
 
 void destroy_node(State& state, GraphNode& node) {
@@ -52,6 +53,7 @@ void destroy_node(State& state, GraphNode& node) {
 
 std::shared_ptr<Graph> clone_graph(State& state, const Graph& graph) {
   auto clone = std::make_shared<Graph>();
+  clone->kept = graph.kept;
   std::unordered_map<const GraphNode*, GraphNode*> twin;
   for (const auto& node : graph.nodes) {
     Work work = node->work;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "cpu_driver/cuda_names.h"
+#include "cpu_driver/graphs/user_object.h"
 #include "cpu_driver/work/work.h"
 
 namespace nodewright::cpu {
@@ -32,7 +33,8 @@ struct Graph {
   GraphNode* holder = nullptr;  // the node that owns it and runs it
   std::vector<std::shared_ptr<GraphNode>> nodes;
   std::vector<std::shared_ptr<Conditional>> conditionals;  // whose handles were made for this graph
-  std::weak_ptr<GraphExec> exec;                           // the last one made from it
+  std::vector<UserReferences> kept;
+  std::weak_ptr<GraphExec> exec;  // the last one made from it
   bool capturing = false;
 };
 

@@ -85,17 +85,21 @@ void ExplicitGraph::patch_child(ChildNode id, Plan plan) {
   const Stats stats = stats_;
   CUgraph graph = nullptr;
   CUresult result = CUDA_SUCCESS;
+  const size_t kept_before = kept_.count();
   try {
     driver_->check(driver_->cuGraphCreate(&graph, 0), "cuGraphCreate", "patch child", node.name);
     const GraphHandle owned(*driver_, graph);
     add_nodes(kept, graph);
+    kept_.retain(*kept, graph, KeptInside::bodies);  // the executable graph refers to them, too, from the call on
     library_stream_.reset();
     for (const auto& [id, library] : built_[0]->libraries)
       if (!same_kernels(library, inner.libraries.at(id)))
         refuse(fmt::format("the library call of node '{}' submits other kernels now", kept->nodes[id].name));
     driver_->label(node.name);
     result = driver_->cuGraphExecChildGraphNodeSetParams(exec_.get(), outer.handle(node.id), graph);
+    kept_.forget_from(kept_before);
   } catch (...) {
+    kept_.forget_from(kept_before);
     library_stream_.reset();
     std::swap(scratch, built_);
     stats_ = stats;

@@ -60,6 +60,7 @@ void ExplicitGraph::refuse_update_of_switched_nodes() const {
 // The nodes that patches name are those of the graph that was instantiated, which is kept for them.
 std::vector<NodeChange> ExplicitGraph::update(Plan plan) {
   check_plan(plan);
+  check_options(plan, options_);
   refuse_update_of_switched_nodes();
   const auto next = std::make_shared<const Plan>(std::move(plan));
   std::vector<NodeChange> changes;
@@ -68,6 +69,7 @@ std::vector<NodeChange> ExplicitGraph::update(Plan plan) {
 
   const ContextGuard current(*plan_->device);
   const HostCalls::Mark before_calls = host_calls_.mark();
+  const size_t before_kept = kept_.count();
   BuiltPlans aside;  // while the nodes are added those of the graph as it is, then those added
   std::swap(aside, built_);
   const Stats stats = stats_;
@@ -87,6 +89,7 @@ std::vector<NodeChange> ExplicitGraph::update(Plan plan) {
     driver_->check(driver_->cuGraphCreate(&made, 0), "cuGraphCreate", "update graph", next->name);
     graph = GraphHandle(*driver_, made);
     add_nodes(next, made);
+    kept_.retain(*next, made, KeptInside::bodies);
     host_calls_.add(*next);
     add_ms = watch.lap_ms();
     result = driver_->cuGraphExecUpdate(exec_.get(), made, &info);
@@ -100,12 +103,14 @@ std::vector<NodeChange> ExplicitGraph::update(Plan plan) {
             (name == "?" ? "a node inside a cloned child or a library's call: " : "node '" + name + "': ") + problem;
     }
   } catch (...) {
+    kept_.forget_from(before_kept);
     take_back();
     host_calls_.take_back(before_calls);
     throw;
   }
   take_back();
   if (result != CUDA_SUCCESS) {
+    kept_.forget_from(before_kept);
     host_calls_.take_back(before_calls);
     driver_->check(result, "cuGraphExecUpdate", "update graph", next->name, problem + "; the graph is as before",
                    "build a graph of the plan, or replace() this one by it");
@@ -125,6 +130,7 @@ std::vector<NodeChange> ExplicitGraph::update(Plan plan) {
   stats_.update_add_ms = add_ms;
   stats_.update_ms = update_ms;
   host_calls_.forget_before(before_calls);
+  kept_.release_first(before_kept);
   return changes;
 }
 

@@ -299,10 +299,12 @@ Json head_of(const Plan& plan) {
   Json facts = Json::object();
   for (const auto& [what, is] : plan.facts) facts[what] = is;
   const MemoryPeak peak = memory_peak(plan);
-  return {{"name", plan.name},
-          {"facts", std::move(facts)},
-          {"hash", plan_hash(plan)},
-          {"peak", {{"bytes", peak.bytes}, {"node", peak.node}}}};
+  Json json = {{"name", plan.name},
+               {"facts", std::move(facts)},
+               {"hash", plan_hash(plan)},
+               {"peak", {{"bytes", peak.bytes}, {"node", peak.node}}}};
+  for (const KeptObject& kept : plan.kept) json["kept"].push_back(kept.name);
+  return json;
 }
 
 // After the lists of the outermost plan.

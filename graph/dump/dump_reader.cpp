@@ -87,6 +87,9 @@ class DumpCheck {
     count(peak, "bytes", where + "'s \"peak\"");
     count(peak, "node", where + "'s \"peak\"");
     member(json, "facts", Type::object, where);
+    if (json.contains("kept"))
+      for (const Json& name : member(json, "kept", Type::array, where))
+        if (!name.is_string()) refuse(where + " keeps an object whose name is no text");
     check_each(json, "buffers", where, [&](const Json& buffer, const auto& at) { check_buffer(buffer, at); });
     check_each(json, "nodes", where, [&](const Json& node, const auto& at) { check_node(node, at, depth); });
     const Json& list = json["nodes"];

@@ -202,6 +202,7 @@ std::string text_of(const Plan& plan, Fold fold, KnownBuffers& known, const std:
   }
   std::string out = indent + summary(plan);
   const auto write = std::back_inserter(out);
+  for (const KeptObject& kept : plan.kept) fmt::format_to(write, "{}keeps {}\n", indent, kept.name);
   for (uint32_t id = 0; id < plan.buffers.size(); ++id) {
     const Buffer& buffer = plan.buffers[id];
     if (shown.buffers[id])

@@ -26,7 +26,8 @@ std::string to_text(const Plan& plan, Fold fold = Fold::none);
 // One cluster a layer and a plan inside a node; solid edges are full, dashed ones programmatic; labels are the reasons.
 std::string to_dot(const Plan& plan);
 
-// {"name", "facts", "hash" (graph/edges/plan_hash.h), "peak": {"bytes", "node"}, "buffers": [{"name", "bytes", "kind",
+// {"name", "facts", "hash" (graph/edges/plan_hash.h), "peak": {"bytes", "node"}, "kept": [name of an object] where the
+// plan keeps some, "buffers": [{"name", "bytes", "kind",
 // "live_in", "live_out", "needed": [first node, last node]}], "nodes": [{"id", "name", "kind", "kernel", "layer",
 // "grid", "block", "shared_bytes", "bytes_read", "bytes_written", "uses": [{"field", "buffer", "offset", "bytes",
 // "access", and "peer" ("out", "in") of packets}]}], "edges": [{"from", "to", "type", "reasons"}], "device", "about":

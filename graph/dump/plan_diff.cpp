@@ -394,6 +394,7 @@ PlanDiff diff_documents(const Json& before, const Json& after) {
     Properties properties;
     properties.add("name", plan["name"]);
     for (const auto& [what, is] : plan["facts"].items()) properties.add(what, is);
+    if (plan.contains("kept")) properties.add("kept", plan["kept"]);
     return properties;
   };
   diff.plan = Properties::changes(head(before), head(after));

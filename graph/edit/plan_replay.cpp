@@ -54,6 +54,7 @@ Plan PlanReplay::outermost(const Plan& source) {
 
 void PlanReplay::add_all(GraphBuilder& builder, const Plan& source) {
   builder.reserve(source.nodes.size() + edits_.size());
+  builder.plan_.kept = source.kept;
   declare_buffers(builder, source);
   add_conditions(builder, source);
   PlanEdit::Moved& moved = moved_[source.id];

@@ -23,9 +23,10 @@ std::string_view words_for(CUgraphInstantiateResult result) {
 }  // namespace
 
 GraphExecHandle instantiate(const Driver& driver, CUgraph graph, const std::string& plan_name,
-                            const std::function<std::string(CUgraphNode)>& name_of, cuuint64_t flags) {
+                            const std::function<std::string(CUgraphNode)>& name_of, const InstantiateHow& how) {
   CUDA_GRAPH_INSTANTIATE_PARAMS parameters{};
-  parameters.flags = flags;
+  parameters.flags = how.flags;
+  parameters.hUploadStream = how.upload;
   CUgraphExec exec = nullptr;
   const CUresult result = driver.cuGraphInstantiateWithParams(&exec, graph, &parameters);
   if (result == CUDA_SUCCESS) return GraphExecHandle(driver, exec);

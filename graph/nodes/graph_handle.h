@@ -50,8 +50,14 @@ class GraphExecHandle {
   CUgraphExec exec_;
 };
 
-// Throws Error with the driver's reason and, through `name_of`, the node it names. `flags`: CUgraphInstantiate_flags.
+// CUgraphInstantiate_flags, and the stream of an upload where they say so.
+struct InstantiateHow {
+  cuuint64_t flags = 0;
+  CUstream upload = nullptr;
+};
+
+// Throws Error with the driver's reason and, through `name_of`, the node it names.
 GraphExecHandle instantiate(const Driver& driver, CUgraph graph, const std::string& plan_name,
-                            const std::function<std::string(CUgraphNode)>& name_of, cuuint64_t flags = 0);
+                            const std::function<std::string(CUgraphNode)>& name_of, const InstantiateHow& how = {});
 
 }  // namespace nodewright

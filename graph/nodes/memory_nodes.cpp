@@ -77,7 +77,7 @@ void GraphBuilder::check_allocated(const PlanNode& node) const {
       refuse(node,
              fmt::format("field '{}' uses {}, which node '{}' has freed", use.field,
                          describe_range(plan_, use.buffer, use.offset, use.bytes), plan_.nodes[free].name),
-             node.kind == NodeKind::free ? "free each allocation once" : "free the memory behind its last use");
+             node.kind == NodeKind::free ? "free each allocation once" : "free the memory after its last use");
     const bool pointer_inside =
         node.kind == NodeKind::kernel &&
         std::none_of(node.fields.begin(), node.fields.end(), [&](const FieldInfo& f) { return f.name == use.field; });
@@ -91,15 +91,27 @@ void GraphBuilder::check_allocated(const PlanNode& node) const {
 }
 
 void GraphBuilder::check_all_freed() const {
-  for (const PlanNode& node : plan_.nodes)
-    if (node.kind == NodeKind::allocate && buffer_states_[node.uses[0].buffer].freed_by == kNone)
+  for (const PlanNode& node : plan_.nodes) {
+    if (node.kind != NodeKind::allocate) continue;
+    const uint32_t buffer = node.uses[0].buffer, freed_by = buffer_states_[buffer].freed_by;
+    const bool left = plan_.buffers[buffer].live_out;
+    if (left && freed_by != kNone)
+      throw Error({.doing = "finish plan",
+                   .object = plan_.name,
+                   .detail = fmt::format("the memory of node '{}' is declared live-out, and node '{}' frees it",
+                                         node.name, plan_.nodes[freed_by].name),
+                   .advice = "free it, or leave it allocated until the next launch"});
+    if (!left && freed_by == kNone)
       throw Error(
           {.doing = "finish plan",
            .object = plan_.name,
            .detail = fmt::format("no node frees the memory of node '{}': the driver refuses the second launch of "
                                  "a graph that leaves memory allocated",
                                  node.name),
-           .advice = "free it behind its last use, or use a DeviceBuffer where it is to stay"});
+           .advice = "free it after its last use, or use a DeviceBuffer where it is to stay; or declare it live-out "
+                     "and build "
+                     "the graph with GraphOptions::auto_free_on_launch"});
+  }
 }
 
 }  // namespace nodewright

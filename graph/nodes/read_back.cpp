@@ -374,14 +374,16 @@ class Comparison {
   std::vector<std::string> differences_;
 };
 
-// NVIDIA's driver does not tell USE_NODE_PRIORITY: cuGraphExecGetFlags returns 0 for it (580.159.04 on an H200).
+// NVIDIA's driver does not tell USE_NODE_PRIORITY: cuGraphExecGetFlags returns 0 for it (580.159.04 on an H200). Nor
+// UPLOAD (cuda.h).
 void compare_flags(const ExplicitGraph& exec, const Plan& plan, std::vector<std::string>& differences) {
-  constexpr cuuint64_t kUntold = CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+  constexpr cuuint64_t kUntold = CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD;
   const Driver& driver = plan.device->driver();
   cuuint64_t held = 0;
   driver.check(driver.cuGraphExecGetFlags(exec.exec(), &held), "cuGraphExecGetFlags", "read graph", plan.name);
   held &= ~kUntold;
-  if (const cuuint64_t planned = instantiation_flags(plan) & ~kUntold; planned != held)
+  const cuuint64_t planned = (instantiation_flags(plan) | flags_of(exec.options())) & ~kUntold;
+  if (planned != held)
     differences.push_back(fmt::format("plan '{}': instantiation flags are {} in the plan and {} in the driver",
                                       plan.name, planned, held));
 }

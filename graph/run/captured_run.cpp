@@ -9,6 +9,8 @@
 
 #include "graph/edges/allocated_memory.h"
 #include "graph/nodes/held_nodes.h"
+#include "graph/nodes/instantiate_rules.h"
+#include "graph/nodes/kept_objects.h"
 #include "graph/nodes/node_parameters.h"
 #include "graph/run/eager_run.h"
 #include "graph/run/stream_check.h"
@@ -55,6 +57,7 @@ GraphHandle capture(const Plan& plan, const Stream& stream) {
 
 void check_capturable(const Plan& plan) {
   check_plan(plan);
+  refuse_left_memory(plan, "capture plan");
   for (const PlanNode& node : plan.nodes) {
     if (node.kind == NodeKind::conditional)
       throw Error({.doing = "capture plan",
@@ -106,9 +109,10 @@ CapturedGraph::CapturedGraph(const Plan& plan, const Stream& stream)
   host_calls_.add(plan);
   Stopwatch watch;
   graph_ = capture(plan, stream);
+  KeptObjects(*driver_).retain(plan, graph_.get(), KeptInside::bodies_and_children);
   stats_.capture_ms = watch.lap_ms();
-  exec_ = instantiate(
-      *driver_, graph_.get(), name_, [](CUgraphNode) { return "captured, without a name"; }, instantiation_flags(plan));
+  exec_ = instantiate(*driver_, graph_.get(), name_, [](CUgraphNode) { return "captured, without a name"; },
+                      {instantiation_flags(plan)});
   stats_.instantiate_ms = watch.lap_ms();
   driver_->check(driver_->cuGraphUpload(exec_.get(), stream.get()), "cuGraphUpload", "upload graph", name_);
   stats_.upload_ms = watch.lap_ms();
@@ -125,6 +129,7 @@ void CapturedGraph::recapture(const Plan& plan, const Stream& stream) {
   host_calls_.add(plan);
   Stopwatch watch;
   GraphHandle graph = capture(plan, stream);
+  KeptObjects(*driver_).retain(plan, graph.get(), KeptInside::bodies_and_children);
   stats_.capture_ms = watch.lap_ms();
   CUgraphExecUpdateResultInfo info{};
   const CUresult result = driver_->cuGraphExecUpdate(exec_.get(), graph.get(), &info);

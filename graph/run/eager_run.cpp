@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "graph/nodes/host_call.h"
+#include "graph/nodes/instantiate_rules.h"
 #include "graph/nodes/library_nodes.h"
 #include "graph/nodes/node_parameters.h"
 #include "graph/run/stream_check.h"
@@ -251,6 +252,7 @@ class EagerRun {
 
 void run_eager(const Plan& plan, const Stream& stream) {
   check_stream(plan, stream, "run plan node by node");
+  refuse_left_memory(plan, "run plan node by node");
   if (const PlanNode* node = first_with_handle(plan))
     throw Error({.doing = "run plan",
                  .object = plan.name,

@@ -43,6 +43,8 @@
   X(cuGraphExecEventRecordNodeSetEvent) X(cuGraphExecEventWaitNodeSetEvent)                                          \
   X(cuGraphExecBatchMemOpNodeSetParams)                                                                              \
   X(cuGraphNodeSetEnabled) X(cuGraphNodeGetEnabled)                                                                  \
+  X(cuUserObjectCreate) X(cuUserObjectRetain) X(cuUserObjectRelease)                                                 \
+  X(cuGraphRetainUserObject) X(cuGraphReleaseUserObject)                                                             \
   X(cuDeviceGetGraphMemAttribute) X(cuDeviceGraphMemTrim)
 
 // Entries that a driver may lack: the version of CUDA that has brought each, and its parameters, which the headers that

@@ -177,7 +177,7 @@ TEST_F(AllocationTest, UseBehindTheFreeIsRefused) {
                  g.free(scratch);
                  g.fill("late", scratch.view<uint32_t>(), 0u);
                }),
-               {"'late'", "'to'", "scratch[0,800)", "node 'scratch.free' has freed", "behind its last use"});
+               {"'late'", "'to'", "scratch[0,800)", "node 'scratch.free' has freed", "after its last use"});
   expect_words(refused([&](GraphBuilder& g, const Allocation& scratch) {
                  g.free(scratch);
                  g.if_else("body", g.condition("c", 1),
