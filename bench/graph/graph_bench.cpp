@@ -108,9 +108,10 @@ class CaseBench {
         recaptured_(plan_, stream),
         built_(build(device, graph_, EdgePolicy::programmatic)),
         patched_(build(device, graph_, EdgePolicy::programmatic)),
+        updated_(plan_),
         start_(device, "bench.start", true),
         end_(device, "bench.end", true) {
-    for (ExplicitGraph* exec : {&full_, built_.exec.get(), patched_.exec.get()}) exec->upload(stream);
+    for (ExplicitGraph* exec : {&full_, built_.exec.get(), patched_.exec.get(), &updated_}) exec->upload(stream);
     line_.measured_case = measured;
     line_.edges = plan_.edges.size();
     line_.programmatic_edges = built_.exec->stats().programmatic_edges;
@@ -275,6 +276,24 @@ class CaseBench {
            take(counted, F::recapture, recaptured_.stats().capture_ms * 1e3);
            take(counted, F::update, recaptured_.stats().update_ms * 1e3);
            take(counted, F::launch_after_update, launch_us([&] { recaptured_.launch(stream_); }));
+         },
+         [&](bool counted) {
+           stream_.synchronize();
+           Plan plan = ++changes_ % 2 == 0 ? plan_ : changed_plan_;
+           take(counted, F::update_plan, us_of([&] { updated_.update(std::move(plan)); }));
+           take(counted, F::update_plan_driver, (updated_.stats().update_add_ms + updated_.stats().update_ms) * 1e3);
+           take(counted, F::launch_after_update_plan, launch_us([&] { updated_.launch(stream_); }));
+         },
+         [&](bool counted) {
+           stream_.synchronize();
+           const Kernel<Saxpy>& kernel = graph_.kernel(++changes_ % 2 == 0);
+           const double us = us_of([&] {
+             for (size_t i = 0; i < kSinglePatches; ++i)
+               patched_.exec->patch(patched_.nodes[i * 37 % patched_.nodes.size()], kernel);
+           });
+           take(counted, F::patch_kernel, us / kSinglePatches);
+           patched_.exec->launch(stream_);
+           stream_.synchronize();
          }});
   }
 
@@ -347,6 +366,7 @@ class CaseBench {
   ExplicitGraph full_;
   CapturedGraph captured_full_, captured_, recaptured_;
   Built built_, patched_;
+  ExplicitGraph updated_;
   Event start_, end_;
   GraphBenchLine line_;
   Samples samples_;
@@ -364,6 +384,7 @@ std::string_view to_string(GraphFigure figure) {
       "launch_captured", "submit_eager", "gpu_eager_full", "gpu_eager", "gpu_captured_full", "gpu_captured",
       "gpu_explicit_full", "gpu_explicit", "patch_first", "patch_one", "launch_after_one", "patch_tenth",
       "launch_after_tenth", "patch_all", "launch_after_all", "recapture", "update", "launch_after_update",
+      "update_plan", "update_plan_driver", "launch_after_update_plan", "patch_kernel",
       "loop_full", "loop", "foreign_launch", "foreign_add", "foreign_build", "gpu_foreign_full", "patch_foreign_one"};
   // clang-format on
   return kNames.at(static_cast<size_t>(figure));

@@ -51,7 +51,11 @@ enum class GraphFigure : uint8_t {
   recapture,  // of the same nodes with another argument
   update,     // cuGraphExecUpdate with the graph captured anew
   launch_after_update,
-  loop_full,  // GPU time of one round of a WHILE node around the nodes and the kernel that sets its condition
+  update_plan,         // ExplicitGraph::update with a plan of the same nodes and another argument
+  update_plan_driver,  // of that, adding the nodes to a CUgraph and cuGraphExecUpdate
+  launch_after_update_plan,
+  patch_kernel,  // the kernel of one node: another variant of the same argument struct
+  loop_full,     // GPU time of one round of a WHILE node around the nodes and the kernel that sets its condition
   loop,
   foreign_launch,  // of a chain of foreign kernels, as builder_launch, driver_add, build, gpu_explicit_full and
                    // patch_one

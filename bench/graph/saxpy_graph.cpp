@@ -41,6 +41,7 @@ SaxpyGraph::SaxpyGraph(Device& device, KernelCache& kernels, GraphShape shape, K
       name_(fmt::format("{}.{}.{}", to_string(shape), to_string(width), nodes)),
       names_(node_names(nodes)),
       saxpy_(kernels.kernel<Saxpy>("saxpy", shape_of(width, device))),
+      other_saxpy_(kernels.kernel<Saxpy>({"saxpy", {{"kOther", 1}}}, saxpy_.shape)),
       repeat_until_(kernels.kernel<RepeatUntil>("repeat_until", repeat_until_shape())),
       ones_(device, "ones", floats_bytes(width, device)),
       trunk_(device, "trunk", ones_.bytes()),

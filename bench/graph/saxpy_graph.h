@@ -43,6 +43,8 @@ class SaxpyGraph {
   void reset();
   std::vector<float> values() const;  // of trunk, then of the branches
 
+  // The kernel of the nodes, or the same code compiled as another one.
+  const Kernel<Saxpy>& kernel(bool other) const { return other ? other_saxpy_ : saxpy_; }
   const LaunchShape& launch_shape() const { return saxpy_.shape; }
   int nodes() const { return static_cast<int>(names_.size()); }
   const std::string& name() const { return name_; }
@@ -55,7 +57,7 @@ class SaxpyGraph {
   GraphShape shape_;
   std::string name_;
   std::vector<std::string> names_;
-  Kernel<Saxpy> saxpy_;
+  Kernel<Saxpy> saxpy_, other_saxpy_;
   Kernel<RepeatUntil> repeat_until_;
   DeviceBuffer ones_, trunk_, branches_, rounds_;
 };

@@ -105,8 +105,9 @@ std::string run_table(const std::vector<GraphBenchRow>& rows) {
 
 std::string change_table(const std::vector<GraphBenchRow>& rows) {
   return table(
-      "change: CPU us in all, of one argument of 1 node, 10 % and all; GPU us of a WHILE node's round, body of so many "
-      "nodes",
+      "change: CPU us in all, of one argument of 1 node, 10 % and all, of an update by capture and by plan (of which "
+      "in "
+      "the driver), of a kernel; GPU us of a WHILE node's round",
       rows,
       {{"patch1", F::patch_one, false},
        {"launch", F::launch_after_one, false},
@@ -117,6 +118,10 @@ std::string change_table(const std::vector<GraphBenchRow>& rows) {
        {"recapture", F::recapture, false},
        {"update", F::update, false},
        {"launch", F::launch_after_update, false},
+       {"plan", F::update_plan, false},
+       {"driver", F::update_plan_driver, false},
+       {"launch", F::launch_after_update_plan, false},
+       {"kernel", F::patch_kernel, false},
        {"loop", F::loop_full, false},
        {"loop.p", F::loop, false}});
 }

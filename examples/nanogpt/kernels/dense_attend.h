@@ -14,7 +14,7 @@ struct DenseAttend {
   In<int32_t> n_live;     // [1] rows that count
   InOut<float> cache;     // [2 (keys, values), heads, context, head_dim]: a block writes its own token's slot and reads
                           // slots below positions[0]; the keys and values between come from qkv
-  Out<float> y;           // [rows, y_stride]: heads * head_dim elements a row
+  PartialOut<float> y;    // [rows, y_stride]: heads * head_dim elements a row
   int64_t context;        // slots of the cache
   int64_t qkv_stride;     // elements between two rows
   int64_t y_stride;

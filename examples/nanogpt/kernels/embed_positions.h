@@ -16,7 +16,7 @@ struct EmbedPositions {
   InOut<int32_t> positions;  // [rows]; moves on by `advance`, then is the token's; at `context` it stays, x too
   Frozen<W> token_table;     // [vocab, cols]
   Frozen<W> position_table;  // [context, cols]
-  Out<float> x;              // [rows, x_stride]
+  PartialOut<float> x;       // [rows, x_stride]
   int64_t cols;
   int64_t vocab;
   int64_t context;   // positions there are
