@@ -222,8 +222,8 @@ class GraphBuilder {
   // Device memory that exists from this node to its free() in every launch, for nodes of this plan and of plans inside
   // it: a declared buffer of kind "allocation", with undefined contents and the node's name. A later allocation may
   // reuse freed memory. Memory that is declared live-out (declare(allocation.range(), {.live_out = true})) stays
-  // allocated until the next launch, and no node frees it: GraphOptions::auto_free_on_launch. Not for library nodes and
-  // structs that hold pointers, which keep addresses of their own. Not in bodies and children.
+  // allocated until the next launch, and no node frees it: InstantiateOptions::auto_free_on_launch. Not for library
+  // nodes and structs that hold pointers, which keep addresses of their own. Not in bodies and children.
   Allocation allocate(std::string_view name, uint64_t bytes, const std::vector<NodeId>& after = {});
   // Ends the memory, once, after all that use it: later uses are refused. finish() refuses a plan that does not free
   // all it allocates and does not declare live-out, and one that does both. The node is called "<allocation>.free".

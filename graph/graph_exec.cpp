@@ -16,7 +16,7 @@ namespace nodewright {
 namespace {
 
 // Rejects a plan before anything is made of it.
-std::shared_ptr<const Plan> checked(Plan plan, const GraphOptions& options) {
+std::shared_ptr<const Plan> checked(Plan plan, const InstantiateOptions& options) {
   check_plan(plan);
   check_options(plan, options);
   return std::make_shared<const Plan>(std::move(plan));
@@ -24,7 +24,7 @@ std::shared_ptr<const Plan> checked(Plan plan, const GraphOptions& options) {
 
 }  // namespace
 
-ExplicitGraph::ExplicitGraph(Plan plan, const GraphOptions& options)
+ExplicitGraph::ExplicitGraph(Plan plan, const InstantiateOptions& options)
     : plan_(checked(std::move(plan), options)),
       share_(options.budget == nullptr ? GraphBudget::Share() : options.budget->take(*plan_)),
       driver_(&plan_->device->driver()),

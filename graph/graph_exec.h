@@ -75,13 +75,13 @@ class ExplicitGraph {
  public:
   // Adds and instantiates. Throws Error with the node that the driver refused, and its reason. Calls each library node
   // of the plan once, under capture: nothing runs. Keeps the plan; the kernels, buffers and events that it names must
-  // outlive the graph. Not thread-safe. `budget` and `preferred`: as in GraphOptions.
+  // outlive the graph. Not thread-safe. `budget` and `preferred`: as in InstantiateOptions.
   explicit ExplicitGraph(Plan plan, GraphBudget* budget = nullptr, LibraryForm preferred = LibraryForm::kernel)
-      : ExplicitGraph(std::move(plan), GraphOptions{.budget = budget, .library_form = preferred}) {}
+      : ExplicitGraph(std::move(plan), InstantiateOptions{.budget = budget, .library_form = preferred}) {}
   // The same, with what the driver is to do at each launch and who may launch: what a plan forbids is refused before
   // the driver is called, with the node. Memory that
   // the last launch has left allocated is freed by the destructor, which waits for the device.
-  ExplicitGraph(Plan plan, const GraphOptions& options);
+  ExplicitGraph(Plan plan, const InstantiateOptions& options);
 
   // Moves the graph to the device, so that the first launch does not pay for it. Needed before a launch where the
   // device may update a node (KernelAttributes::device_updatable) that is new or was patched.
@@ -173,7 +173,7 @@ class ExplicitGraph {
   LibraryForm library_form(NodeId node) const;
   // The driver's handle of a condition of the plan or of one inside it.
   CUgraphConditionalHandle condition(uint64_t address) const { return conditions_.at(address); }
-  const GraphOptions& options() const { return options_; }  // as built; what it points to may be gone
+  const InstantiateOptions& options() const { return options_; }  // as built; what it points to may be gone
   // Where the memory lies that nodes of the plan allocate: the same in every launch, and valid only during one, or,
   // where the plan leaves it allocated, until the next launch.
   const AllocatedMemory& memory() const { return memory_; }
@@ -234,7 +234,7 @@ class ExplicitGraph {
   std::map<uint64_t, CUgraphConditionalHandle> conditions_;
   AllocatedMemory memory_;
   LeftMemory left_;
-  GraphOptions options_;
+  InstantiateOptions options_;
   std::optional<Stream> library_stream_;  // to capture on, while nodes are added
   std::optional<Stream> own_stream_;      // of run(), from its first call on
   HostCalls host_calls_;

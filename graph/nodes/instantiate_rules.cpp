@@ -60,7 +60,7 @@ void check_device_launch(const Plan& plan) {
                    "move the node to a plan that the host launches");
   if (!does_something(plan))
     refuse_options(plan, "it has no kernel, copy or fill, and a graph that kernels launch has at least one",
-                   "add one, or leave out GraphOptions::device_launch");
+                   "add one, or leave out InstantiateOptions::device_launch");
 }
 
 const PlanNode* first_left_allocated(const Plan& plan) {
@@ -75,20 +75,21 @@ void refuse_left_memory(const Plan& plan, std::string_view doing) {
     throw Error({.doing = std::string(doing),
                  .object = plan.name,
                  .detail = fmt::format("no node frees the memory of node '{}', which is declared live-out", node->name),
-                 .advice = "build an ExplicitGraph with GraphOptions::auto_free_on_launch, or free the memory"});
+                 .advice = "build an ExplicitGraph with InstantiateOptions::auto_free_on_launch, or free the memory"});
 }
 
-void check_options(const Plan& plan, const GraphOptions& options) {
+void check_options(const Plan& plan, const InstantiateOptions& options) {
   if (options.auto_free_on_launch && options.device_launch)
     refuse_options(plan, "auto_free_on_launch and device_launch exclude each other", "choose one of them");
   if (!options.auto_free_on_launch) refuse_left_memory(plan, "instantiate graph");
   if (!options.device_launch) return;
   check_device_launch(plan);
   if (plan.device->driver().is_cpu())
-    refuse_options(plan, "kernels launch no graphs on the CPU driver", "leave out GraphOptions::device_launch there");
+    refuse_options(plan, "kernels launch no graphs on the CPU driver",
+                   "leave out InstantiateOptions::device_launch there");
 }
 
-cuuint64_t flags_of(const GraphOptions& options) {
+cuuint64_t flags_of(const InstantiateOptions& options) {
   return (options.auto_free_on_launch ? CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH : 0) |
          (options.device_launch ? CUDA_GRAPH_INSTANTIATE_FLAG_DEVICE_LAUNCH : 0) |
          (options.upload != nullptr ? CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD : 0);

@@ -11,7 +11,7 @@ class GraphBudget;
 class Stream;
 
 // How ExplicitGraph builds and instantiates a plan.
-struct GraphOptions {
+struct InstantiateOptions {
   GraphBudget* budget = nullptr;                   // the plan's share of it is taken first
   LibraryForm library_form = LibraryForm::kernel;  // what a library node whose call submits one kernel becomes
   // Before each launch the driver frees what the launch before has left allocated: memory that no node frees, which the
@@ -25,13 +25,13 @@ struct GraphOptions {
 };
 
 // Throws Error with the node that forbids it, and the rule (cuGraphInstantiateWithParams in cuda.h).
-void check_options(const Plan& plan, const GraphOptions& options);
+void check_options(const Plan& plan, const InstantiateOptions& options);
 
 // The rules of device_launch alone, of the plan and of the children in it.
 void check_device_launch(const Plan& plan);
 
 // As CUgraphInstantiate_flags.
-cuuint64_t flags_of(const GraphOptions& options);
+cuuint64_t flags_of(const InstantiateOptions& options);
 
 // The node that allocates memory which the plan declares live-out, null if there is none.
 const PlanNode* first_left_allocated(const Plan& plan);

@@ -110,7 +110,7 @@ void GraphBuilder::check_all_freed() const {
                                  node.name),
            .advice = "free it after its last use, or use a DeviceBuffer where it is to stay; or declare it live-out "
                      "and build "
-                     "the graph with GraphOptions::auto_free_on_launch"});
+                     "the graph with InstantiateOptions::auto_free_on_launch"});
   }
 }
 

@@ -1,4 +1,4 @@
-// GraphOptions: memory that a launch leaves allocated, uploads at once, and what device launch forbids.
+// InstantiateOptions: memory that a launch leaves allocated, uploads at once, and what device launch forbids.
 #include "graph/nodes/instantiate_rules.h"
 
 #include "graph/dump/graph_dump.h"
@@ -11,7 +11,7 @@
 namespace nodewright {
 namespace {
 
-class GraphOptionsTest : public BlendTest {
+class InstantiateOptionsTest : public BlendTest {
  protected:
   static constexpr uint64_t n = 100;
 
@@ -30,7 +30,7 @@ class GraphOptionsTest : public BlendTest {
   Words x_ = words("x", n), y_ = words("y", n);
 };
 
-TEST_F(GraphOptionsTest, MemoryLeftAllocatedIsThereUntilTheNextLaunchAndThenFreed) {
+TEST_F(InstantiateOptionsTest, MemoryLeftAllocatedIsThereUntilTheNextLaunchAndThenFreed) {
   uint64_t planned = 0;
   const Plan plan = leaving_plan(planned);
   EXPECT_NE(to_text(plan).find("buffer result 400 B allocation live-out"), std::string::npos) << to_text(plan);
@@ -63,7 +63,7 @@ TEST_F(GraphOptionsTest, MemoryLeftAllocatedIsThereUntilTheNextLaunchAndThenFree
   EXPECT_EQ(reserved(), before);
 }
 
-TEST_F(GraphOptionsTest, MemoryLeftAllocatedNeedsTheOptionAndAnExplicitGraph) {
+TEST_F(InstantiateOptionsTest, MemoryLeftAllocatedNeedsTheOptionAndAnExplicitGraph) {
   uint64_t planned = 0;
   const Plan plan = leaving_plan(planned);
   for (const auto& [run, doing] :
@@ -78,7 +78,7 @@ TEST_F(GraphOptionsTest, MemoryLeftAllocatedNeedsTheOptionAndAnExplicitGraph) {
   EXPECT_EQ(error_of([&] { ExplicitGraph exec(edit.finish(), {.auto_free_on_launch = true}); }), "");
 }
 
-TEST_F(GraphOptionsTest, TheOptionIsReadBack) {
+TEST_F(InstantiateOptionsTest, TheOptionIsReadBack) {
   uint64_t planned = 0;
   ExplicitGraph exec(leaving_plan(planned), {.auto_free_on_launch = true});
   cuuint64_t flags = 0;
@@ -86,7 +86,7 @@ TEST_F(GraphOptionsTest, TheOptionIsReadBack) {
   EXPECT_EQ(flags, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH);
 }
 
-TEST_F(GraphOptionsTest, AGraphIsUploadedAsItIsInstantiated) {
+TEST_F(InstantiateOptionsTest, AGraphIsUploadedAsItIsInstantiated) {
   GraphBuilder g(device(), "updated by the device");
   declare_all(g);
   g.launch("add", machine().accumulate_of(n), {.y = y_, .x = x_, .salt = 1},
@@ -101,7 +101,7 @@ TEST_F(GraphOptionsTest, AGraphIsUploadedAsItIsInstantiated) {
   EXPECT_EQ(read_back(exec), std::vector<std::string>{});
 }
 
-TEST_F(GraphOptionsTest, DeviceLaunchNamesTheNodeThatForbidsIt) {
+TEST_F(InstantiateOptionsTest, DeviceLaunchNamesTheNodeThatForbidsIt) {
   const auto expect_forbidden = [&](const std::function<void(GraphBuilder&)>& add,
                                     std::initializer_list<std::string_view> words) {
     GraphBuilder g(device(), "from a kernel");
@@ -146,7 +146,7 @@ TEST_F(GraphOptionsTest, DeviceLaunchNamesTheNodeThatForbidsIt) {
                {"exclude each other"});
 }
 
-class GraphOptionsOnCpuDriver : public GraphOptionsTest {};
+class GraphOptionsOnCpuDriver : public InstantiateOptionsTest {};
 
 TEST_F(GraphOptionsOnCpuDriver, KernelsLaunchNoGraphs) {
   GraphBuilder g(device(), "from a kernel");
