@@ -9,6 +9,7 @@
 
 #include "base/file_to_read.h"
 #include "cli/command.h"
+#include "cli/options/refusals.h"
 #include "cli/output/output_file.h"
 #include "cli/output/say.h"
 #include "cli/output/standard_output.h"
@@ -138,11 +139,8 @@ int graph(const GraphOptions& options) {
                  .advice = "--format html, or --format json",
                  .fault = Fault::usage});
   const auto refuse = [&](const char* option, const char* who_has_it) {
-    throw Error({.doing = "use together",
-                 .object = fmt::format("{} and --format {}", option, options.format),
-                 .detail = fmt::format("{} has it", who_has_it),
-                 .advice = fmt::format("leave out {}", option),
-                 .fault = Fault::usage});
+    refuse_pair(fmt::format("{} and --format {}", option, options.format), fmt::format("{} has it", who_has_it),
+                fmt::format("leave out {}", option));
   };
   if (!options.commit.empty() && !shows_timings) refuse("--commit", "only a page or JSON");
   if (options.full && options.format != "text")

@@ -11,6 +11,7 @@
 #include "cli/command.h"
 #include "cli/interruption.h"
 #include "cli/options/adapter_options.h"
+#include "cli/options/refusals.h"
 #include "cli/options/run_mode_word.h"
 #include "cli/options/whole_number.h"
 #include "cli/output/progress_bar.h"
@@ -37,8 +38,7 @@ OpenedDevice open(const SessionOptions& options) {
 
 std::vector<std::unique_ptr<Collectives>> nccl_of(const SessionOptions& options, const OpenedDevice& opened) {
   const auto refuse = [](const char* detail, const char* advice) {
-    throw Error(
-        {.doing = "use", .object = "--collectives nccl", .detail = detail, .advice = advice, .fault = Fault::usage});
+    refuse_option("--collectives nccl", detail, advice);
   };
   if (options.stages > 1) refuse("stages of --pp copy what they hand over", "leave it out, or --tp");
   if (opened.more.empty()) refuse("one device exchanges nothing", "leave it out, or --tp 2");
@@ -136,11 +136,8 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
 
 int devices_of_model(const SessionOptions& options, int replicas) {
   if (options.stages > 1 && options.tensor_parallel > 1)
-    throw Error({.doing = "use together",
-                 .object = "--pp and --tp",
-                 .detail = "a layer is either split over devices or on one of them",
-                 .advice = "one of the two; --tp is the faster where devices are linked",
-                 .fault = Fault::usage});
+    refuse_pair("--pp and --tp", "a layer is either split over devices or on one of them",
+                "one of the two; --tp is the faster where devices are linked");
   if (options.rank) return 1;
   if (options.stages > 1) return options.stages;
   if (options.tensor_parallel > 0) return options.tensor_parallel;
@@ -221,7 +218,7 @@ void add_steps_options(CLI::App& command, SessionOptions& options) {
 
 void check_steps(const SessionOptions& options) {
   const auto refuse = [](const char* pair, const char* detail, const char* way_out) {
-    throw Error({.doing = "use together", .object = pair, .detail = detail, .advice = way_out, .fault = Fault::usage});
+    refuse_pair(pair, detail, way_out);
   };
   if (!options.steps.loop) return;
   if (options.mode == "captured")
@@ -267,11 +264,8 @@ void Session::check_fits(int64_t needed_context) const {
 std::unique_ptr<Decoder> Session::make_decoder(int64_t needed_context, int64_t sequences, const DecoderNeeds& needs) {
   check_fits(needed_context);
   if (places_.size() > 1)
-    throw Error({.doing = "use",
-                 .object = sharing_words(options_, static_cast<int>(places_.size())),
-                 .detail = "several steps a launch run on one device",
-                 .advice = "leave out --steps-per-launch",
-                 .fault = Fault::usage});
+    refuse_option(sharing_words(options_, static_cast<int>(places_.size())), "several steps a launch run on one device",
+                  "leave out --steps-per-launch");
   const int64_t context = options_.max_context > 0 ? options_.max_context : needed_context;
   return std::make_unique<Decoder>(device(), stream(), kernels(), model(),
                                    DecoderOptions{.bucket = options_.bucket,

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "cli/command.h"
+#include "cli/options/refusals.h"
 #include "cli/output/standard_output.h"
 #include "cli/session.h"
 #include "runtime/error.h"
@@ -81,11 +82,7 @@ int tokenize_lines(const Tokenizer& tokenizer, const TokenizeOptions& options) {
 
 int tokenize(const TokenizeOptions& options) {
   if (options.skip_special && !options.ids && !options.batch)
-    throw Error({.doing = "use",
-                 .object = "--skip-special",
-                 .detail = "it is for the text of token ids, and a text is given",
-                 .advice = "--decode IDS, or --batch",
-                 .fault = Fault::usage});
+    refuse_option("--skip-special", "it is for the text of token ids, and a text is given", "--decode IDS, or --batch");
   check_model_folder(options.model);
   const Tokenizer tokenizer = Tokenizer::from_folder(options.model);
   if (options.batch) return tokenize_lines(tokenizer, options);

@@ -8,6 +8,7 @@
 #include "bench/steps/decode_bench.h"
 #include "bench/steps/sampling_bench.h"
 #include "cli/bench/bench.h"
+#include "cli/options/refusals.h"
 #include "cli/options/request/row_sampling_words.h"
 #include "cli/options/run_mode_word.h"
 #include "cli/report/bench_record.h"
@@ -76,22 +77,15 @@ nlohmann::ordered_json sampling_line_json(const SamplingBenchLine& line) {
 void check_contexts(const Session& session, const std::vector<int64_t>& contexts) {
   const int64_t most = *std::ranges::max_element(contexts);
   if (most > session.context_limit())
-    throw Error({.doing = "use",
-                 .object = "--context",
-                 .detail = fmt::format("{} keys are more than the {} tokens of the longest sequence", most,
-                                       session.context_limit()),
-                 .advice = session.context_limit() < session.config().max_position ? "a larger --max-context"
-                                                                                   : "a shorter --context",
-                 .fault = Fault::usage});
+    refuse_option(
+        "--context",
+        fmt::format("{} keys are more than the {} tokens of the longest sequence", most, session.context_limit()),
+        session.context_limit() < session.config().max_position ? "a larger --max-context" : "a shorter --context");
 }
 
 int bench_sampling_command(const DecodeOptions& options, const DecodeBenchOptions& decode) {
   if (options.session.steps.most > 1)
-    throw Error({.doing = "use together",
-                 .object = "--sampling and --steps-per-launch",
-                 .detail = "steps of one launch cannot be chosen again",
-                 .advice = "one of them",
-                 .fault = Fault::usage});
+    refuse_pair("--sampling and --steps-per-launch", "steps of one launch cannot be chosen again", "one of them");
   Session session(options.session);
   check_contexts(session, options.contexts);
   const SamplingBenchOptions bench{.batches = options.batches,

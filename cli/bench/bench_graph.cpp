@@ -12,13 +12,13 @@
 #include "cli/bench/bench.h"
 #include "cli/bench/graph_bench_tables.h"
 #include "cli/bench/graph_targets.h"
+#include "cli/options/refusals.h"
 #include "cli/options/whole_number.h"
 #include "cli/output/standard_output.h"
 #include "cli/report/bench_record.h"
 #include "cli/session.h"
 #include "engine/schedule/bucket_set.h"
 #include "runtime/device_selection.h"
-#include "runtime/error.h"
 #include "runtime/memory/host_heap.h"
 
 namespace nodewright::cli {
@@ -182,10 +182,7 @@ int run_scale(const GraphBenchCommand& command) {
 int run_bench_graph(const GraphBenchCommand& command) {
   if (command.scale) return run_scale(command);
   if ((command.buckets || command.model_only) && command.model.empty())
-    throw Error({.doing = "use",
-                 .object = command.buckets ? "--buckets" : "--model-only",
-                 .detail = "there is no --model",
-                 .fault = Fault::usage});
+    refuse_option(command.buckets ? "--buckets" : "--model-only", "there is no --model");
   if (!command.model.empty()) check_model_folder(command.model);
   if (!command.device.starts_with("cpu")) fill_huge_heap();
   const OpenedDevice opened = open_device(command.device);

@@ -14,11 +14,11 @@
 #include "cli/bench/length_mix.h"
 #include "cli/options/engine_options.h"
 #include "cli/options/option_pairs.h"
+#include "cli/options/refusals.h"
 #include "cli/options/request/row_sampling_words.h"
 #include "cli/options/whole_number.h"
 #include "cli/report/bench_record.h"
 #include "cli/session.h"
-#include "runtime/error.h"
 
 namespace nodewright::cli {
 namespace {
@@ -43,33 +43,21 @@ struct ServeWords {
 };
 
 void check_serve_words(const ServeWords& words) {
-  const auto refuse_pair_of = [](const char* pair, const char* detail, const char* way_out) {
-    throw Error({.doing = "use together", .object = pair, .detail = detail, .advice = way_out, .fault = Fault::usage});
-  };
   if (words.rate.has_value() + words.concurrency.has_value() + words.decoders.has_value() != 1)
-    throw Error({.doing = "use",
-                 .object = "bench serve",
-                 .detail = "it needs one of --rate, --concurrency and --decoders",
-                 .advice = "--rate 4 for requests at random times, --concurrency 8 for a new one when one ends, "
-                           "--decoders 8 for a prompt that arrives beside others",
-                 .fault = Fault::usage});
+    refuse_option("bench serve", "it needs one of --rate, --concurrency and --decoders",
+                  "--rate 4 for requests at random times, --concurrency 8 for a new one when one ends, "
+                  "--decoders 8 for a prompt that arrives beside others");
   if (words.rate && !(*words.rate > 0 && *words.rate <= 1e6))
-    throw Error({.doing = "use",
-                 .object = "--rate",
-                 .detail = fmt::format("{} requests a second are none, or more than a million", *words.rate),
-                 .fault = Fault::usage});
+    refuse_option("--rate", fmt::format("{} requests a second are none, or more than a million", *words.rate));
   if (!words.url.empty() && words.decoders)
-    refuse_pair_of("--url and --decoders", "a server's other requests are not known", "--concurrency or --rate");
+    refuse_pair("--url and --decoders", "a server's other requests are not known", "--concurrency or --rate");
   if (words.url.empty() && (!words.api_key.empty() || words.idle_connections > 0))
-    throw Error({.doing = "use",
-                 .object = words.api_key.empty() ? "--idle-connections" : "--api-key",
-                 .detail = "without --url no server is asked",
-                 .fault = Fault::usage});
+    refuse_option(words.api_key.empty() ? "--idle-connections" : "--api-key", "without --url no server is asked");
   if (words.decoders && words.requests)
-    refuse_pair_of("--decoders and --requests", "there is one prompt of each of --prompt-tokens",
-                   "--rounds, to have it arrive more often");
+    refuse_pair("--decoders and --requests", "there is one prompt of each of --prompt-tokens",
+                "--rounds, to have it arrive more often");
   if (words.decoders && words.max_batch && *words.max_batch <= *words.decoders)
-    refuse_pair_of("--decoders and --max-batch", "the prompt that arrives needs a place, too", "a larger --max-batch");
+    refuse_pair("--decoders and --max-batch", "the prompt that arrives needs a place, too", "a larger --max-batch");
 }
 
 // Tokens of the longest request.
@@ -166,10 +154,8 @@ nlohmann::ordered_json serve_arriving_prompt(const ServeWords& words, Session& s
 std::string sampling_fields(const RowSampling& sampling) {
   const Sampling& s = sampling.sampling;
   if (sampling.choice.shapes())
-    throw Error({.doing = "use together",
-                 .object = "--url and --sampling",
-                 .detail = fmt::format("'{}' asks for more than temperature, min_p, top_k and top_p", sampling.name),
-                 .fault = Fault::usage});
+    refuse_pair("--url and --sampling",
+                fmt::format("'{}' asks for more than temperature, min_p, top_k and top_p", sampling.name));
   return fmt::format(R"(,"temperature":{},"top_k":{},"top_p":{},"min_p":{})", s.temperature, s.top_k, s.top_p, s.min_p);
 }
 
@@ -245,12 +231,9 @@ int bench_serve_command(const ServeWords& words) {
   const std::vector<RowSampling> settings = row_samplings(words.sampling, session.config());
   const int64_t context = longest_request(words, prompts, outputs);
   if (context > session.context_limit())
-    throw Error(
-        {.doing = "use together",
-         .object = words.decoders ? "--prompt-tokens and --decoders" : "--prompt-tokens and --output-tokens",
-         .detail = fmt::format("a request of {} tokens, and the context is {}", context, session.context_limit()),
-         .advice = "fewer of them",
-         .fault = Fault::usage});
+    refuse_pair(words.decoders ? "--prompt-tokens and --decoders" : "--prompt-tokens and --output-tokens",
+                fmt::format("a request of {} tokens, and the context is {}", context, session.context_limit()),
+                "fewer of them");
   std::vector<StepRecord> steps;
   bool counts = false;
   engine_settings.logs = [&counts] { return counts; };

@@ -15,6 +15,7 @@
 #include "cli/options/engine_options.h"
 #include "cli/options/folders/checkpoint_config.h"
 #include "cli/options/option_pairs.h"
+#include "cli/options/refusals.h"
 #include "cli/options/request/choice_flags.h"
 #include "cli/options/request/prompt_options.h"
 #include "cli/options/request/row_sampling_words.h"
@@ -47,10 +48,6 @@ struct GenerateOptions {
 };
 
 using Clock = std::chrono::steady_clock;
-
-[[noreturn]] void refuse_option(const char* option, const std::string& detail) {
-  throw Error({.doing = "use", .object = option, .detail = detail, .fault = Fault::usage});
-}
 
 bool takes_several(const GenerateOptions& options) {
   return options.session.steps.most != 1 || options.session.steps.loop;

@@ -7,27 +7,22 @@
 #include <utility>
 
 #include "cli/interruption.h"
+#include "cli/options/refusals.h"
 #include "engine/byte_size.h"
-#include "runtime/error.h"
 
 namespace nodewright::cli {
 
 void check_several_steps(const EngineSettings& engine, const ChoiceOptions& choice) {
   const auto refuse = [](const std::string& option) {
-    throw Error({.doing = "use together",
-                 .object = "--steps-per-launch and " + option,
-                 .detail = "several steps of a launch see neither their tokens' text nor other rows",
-                 .advice = "one of them",
-                 .fault = Fault::usage});
+    refuse_pair("--steps-per-launch and " + option,
+                "several steps of a launch see neither their tokens' text nor other rows", "one of them");
   };
   if (choice.needs_choices() || choice.ends)
-    throw Error({.doing = "use together",
-                 .object = "--steps-per-launch and the choice of tokens",
-                 .detail = "such a launch knows temperature, min-p, top-k and top-p, and this text asks for more: "
-                           "penalties, biases, stop strings or a grammar, on the command line or in "
-                           "generation_config.json",
-                 .advice = "no --steps-per-launch",
-                 .fault = Fault::usage});
+    refuse_pair("--steps-per-launch and the choice of tokens",
+                "such a launch knows temperature, min-p, top-k and top-p, and this text asks for more: "
+                "penalties, biases, stop strings or a grammar, on the command line or in "
+                "generation_config.json",
+                "no --steps-per-launch");
   const EngineOptions& options = engine.engine;
   const std::pair<const char*, bool> of_engines[] = {{"--speculate", options.speculate > 0},
                                                      {"--buckets", !options.buckets.empty()},

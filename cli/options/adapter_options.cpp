@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "cli/options/refusals.h"
 #include "cli/options/whole_number.h"
 #include "models/adapters/lora_adapter.h"
 #include "runtime/error.h"
@@ -61,11 +62,8 @@ std::vector<NamedFolder> named_folders(const std::string& option, const std::vec
 void check_adapters(const EngineSettings& settings, const SessionOptions& session, const ModelConfig& config) {
   const std::vector<NamedFolder> adapters = named_folders("--adapter", settings.adapters);
   if (!adapters.empty() && settings.max_adapters == 0)
-    throw Error({.doing = "use together",
-                 .object = "--adapter and --max-adapters",
-                 .detail = "an adapter needs a slot, and --max-adapters is 0",
-                 .advice = "--max-adapters 1, or more",
-                 .fault = Fault::usage});
+    refuse_pair("--adapter and --max-adapters", "an adapter needs a slot, and --max-adapters is 0",
+                "--max-adapters 1, or more");
   for (const NamedFolder& one : adapters) (void)LoraAdapter::open(one.folder, config, settings.engine.max_adapter_rank);
   for (const NamedFolder& one : named_folders("--merge-adapter", session.merged))
     (void)LoraAdapter::open(one.folder, config, std::numeric_limits<int64_t>::max());

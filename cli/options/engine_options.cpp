@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "cli/options/adapter_options.h"
+#include "cli/options/refusals.h"
 #include "cli/options/run_mode_word.h"
 #include "cli/options/whole_number.h"
 #include "cli/output/progress_bar.h"
@@ -18,7 +19,6 @@
 #include "engine/byte_size.h"
 #include "engine/option_range.h"
 #include "models/step/step_shape.h"
-#include "runtime/error.h"
 
 namespace nodewright::cli {
 namespace {
@@ -60,19 +60,13 @@ uint64_t memory_limit(const std::string& text, const Device& device) {
     return static_cast<uint64_t>(share * static_cast<double>(total));
   const std::optional<uint64_t> bytes = parse_byte_size(text);
   if (!bytes || *bytes == 0)
-    throw Error(
-        {.doing = "use",
-         .object = "--memory-limit",
-         .detail = fmt::format("'{}' is neither a share of the device's memory above 0 and up to 1, nor a size", text),
-         .advice = "0.9, or 8GB, or 8000000000",
-         .fault = Fault::usage});
+    refuse_option("--memory-limit",
+                  fmt::format("'{}' is neither a share of the device's memory above 0 and up to 1, nor a size", text),
+                  "0.9, or 8GB, or 8000000000");
   if (*bytes > total)
-    throw Error(
-        {.doing = "use together",
-         .object = "--memory-limit and --device",
-         .detail = fmt::format("{} is more than the {} that {} has", text, byte_size_text(total), device.name()),
-         .advice = "a share such as 0.9, or a smaller size",
-         .fault = Fault::usage});
+    refuse_pair("--memory-limit and --device",
+                fmt::format("{} is more than the {} that {} has", text, byte_size_text(total), device.name()),
+                "a share such as 0.9, or a smaller size");
   return *bytes;
 }
 
@@ -96,11 +90,8 @@ constexpr std::string_view kExact = "exact";
 void read_buckets(const std::vector<std::string>& words, EngineOptions& engine) {
   engine.exact_buckets = std::ranges::count(words, kExact) > 0;
   if (engine.exact_buckets && words.size() > 1)
-    throw Error({.doing = "use",
-                 .object = "--buckets",
-                 .detail = "'exact' stands for every size up to --max-batch, and there are others beside it",
-                 .advice = "--buckets exact, or sizes alone",
-                 .fault = Fault::usage});
+    refuse_option("--buckets", "'exact' stands for every size up to --max-batch, and there are others beside it",
+                  "--buckets exact, or sizes alone");
   engine.buckets.clear();
   for (const std::string& word : words)
     if (word != kExact) engine.buckets.push_back(std::stoi(word));

@@ -4,19 +4,11 @@
 
 #include <algorithm>
 
+#include "cli/options/refusals.h"
 #include "runtime/device_selection.h"
-#include "runtime/error.h"
 
 namespace nodewright::cli {
 namespace {
-
-void refuse_pair(std::string options, std::string why, std::string way_out) {
-  throw Error({.doing = "use together",
-               .object = std::move(options),
-               .detail = std::move(why),
-               .advice = std::move(way_out),
-               .fault = Fault::usage});
-}
 
 void check_context_pairs(const EngineSettings& given, int64_t context, int64_t model_context) {
   const int64_t pages = given.engine.pages;

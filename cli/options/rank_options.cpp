@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdlib>
 
+#include "cli/options/refusals.h"
 #include "cli/options/whole_number.h"
 #include "runtime/error.h"
 
@@ -13,11 +14,7 @@ namespace nodewright::cli {
 namespace {
 
 [[noreturn]] void refuse_beside_rank(const std::string& option, const std::string& why, const std::string& way_out) {
-  throw Error({.doing = "use together",
-               .object = "--rank and " + option,
-               .detail = why,
-               .advice = way_out,
-               .fault = Fault::usage});
+  refuse_pair("--rank and " + option, why, way_out);
 }
 
 // "10.0.0.1:29500", "[::1]:29500", "node-0:29500".
@@ -50,11 +47,8 @@ std::string secret_of(const RankOptions& options) {
   if (!options.secret && of_environment == nullptr) return "";
   std::string secret = options.secret ? *options.secret : std::string(of_environment);
   if (secret.empty())
-    throw Error({.doing = "use",
-                 .object = options.secret ? "--rendezvous-secret" : kVariable,
-                 .detail = "it is empty, and anybody could join",
-                 .advice = "a text that all ranks know, or leave it out",
-                 .fault = Fault::usage});
+    refuse_option(options.secret ? "--rendezvous-secret" : kVariable, "it is empty, and anybody could join",
+                  "a text that all ranks know, or leave it out");
   return secret;
 }
 
@@ -110,11 +104,8 @@ std::optional<RankMeeting> meeting_of(const RankOptions& options, const SessionO
                                       const EngineSettings& engine) {
   if (!session.rank) {
     if (options.rendezvous.empty()) return std::nullopt;
-    throw Error({.doing = "use together",
-                 .object = "--rendezvous and --rank",
-                 .detail = "the first is there, and not the second",
-                 .advice = "--rank 0 for the process that serves, and the next numbers for the others",
-                 .fault = Fault::usage});
+    refuse_pair("--rendezvous and --rank", "the first is there, and not the second",
+                "--rank 0 for the process that serves, and the next numbers for the others");
   }
   if (options.rendezvous.empty())
     refuse_beside_rank("--rendezvous", "the first is there, and not the second",

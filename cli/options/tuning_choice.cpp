@@ -6,6 +6,7 @@
 #include <system_error>
 #include <utility>
 
+#include "cli/options/refusals.h"
 #include "cli/output/say.h"
 #include "runtime/error.h"
 #include "runtime/host/path_trust.h"
@@ -45,11 +46,9 @@ TuningChoice choose_tuning(const std::string& word, bool invariant, const Tuning
   if (word == "none") return {nullptr, "none, as --tuning says"};
   if (invariant && is_auto) return {nullptr, "none: numerics are invariant"};
   if (invariant)
-    throw Error({.doing = "use together",
-                 .object = "--tuning and --numerics",
-                 .detail = "a tuned step sums in an order of its own, which invariant numerics cannot take",
-                 .advice = "--tuning none, or --numerics fast",
-                 .fault = Fault::usage});
+    refuse_pair("--tuning and --numerics",
+                "a tuned step sums in an order of its own, which invariant numerics cannot take",
+                "--tuning none, or --numerics fast");
   const std::filesystem::path path = is_auto ? tuning_file(key) : std::filesystem::path(word);
   Tuning shipped = shipped_tuning(key);
   std::error_code unused;

@@ -15,6 +15,7 @@
 #include "cli/options/engine_options.h"
 #include "cli/options/folders/checkpoint_config.h"
 #include "cli/options/option_pairs.h"
+#include "cli/options/refusals.h"
 #include "cli/options/request/answer_parsers.h"
 #include "cli/options/request/sampling_options.h"
 #include "cli/options/request/template_args.h"
@@ -103,10 +104,7 @@ void check(const RunOptions& options) {
   cli::check(options.sampling);
   template_args_of(options.template_args);
   if (options.rate && !(*options.rate >= 1e-3 && *options.rate <= 1e9))
-    throw Error({.doing = "use",
-                 .object = "--rate",
-                 .detail = fmt::format("{} is outside 0.001 to 1e9", *options.rate),
-                 .fault = Fault::usage});
+    refuse_option("--rate", fmt::format("{} is outside 0.001 to 1e9", *options.rate));
   check_model_folder(options.session.model);
 }
 

@@ -6,9 +6,9 @@
 #include <array>
 #include <utility>
 
+#include "cli/options/refusals.h"
 #include "cli/output/say.h"
 #include "models/kv_cache.h"
-#include "runtime/error.h"
 #include "serve/events/kv_event_frames.h"
 
 namespace nodewright::cli {
@@ -35,19 +35,16 @@ void add_feed_options(CLI::App& command, FeedOptions& options) {
 }
 
 void check(const FeedOptions& options, const EngineSettings& engine) {
-  const auto refuse = [](const char* words, const char* why, const char* way_out) {
-    throw Error({.doing = "use together", .object = words, .detail = why, .advice = way_out, .fault = Fault::usage});
-  };
   if (!options.kv_endpoint.empty() && engine.no_prefix_cache)
-    refuse("--kv-events-endpoint and --no-prefix-cache", "KV events tell of the prefix cache, and there is none",
-           "one of the two");
+    refuse_pair("--kv-events-endpoint and --no-prefix-cache", "KV events tell of the prefix cache, and there is none",
+                "one of the two");
   if (!options.kv_endpoint.empty()) return;
   if (!options.kv_replay_endpoint.empty())
-    refuse("--kv-events-replay-endpoint and --kv-events-endpoint", "the first is there, and not the second",
-           "--kv-events-endpoint 'tcp://*:5557' as well");
+    refuse_pair("--kv-events-replay-endpoint and --kv-events-endpoint", "the first is there, and not the second",
+                "--kv-events-endpoint 'tcp://*:5557' as well");
   if (!options.kv_topic.empty())
-    refuse("--kv-events-topic and --kv-events-endpoint", "the first is there, and not the second",
-           "--kv-events-endpoint 'tcp://*:5557' as well");
+    refuse_pair("--kv-events-topic and --kv-events-endpoint", "the first is there, and not the second",
+                "--kv-events-endpoint 'tcp://*:5557' as well");
 }
 
 std::filesystem::path file_of_replica(const std::filesystem::path& file, size_t replica) {

@@ -17,6 +17,7 @@
 #include "cli/options/folders/checkpoint_config.h"
 #include "cli/options/option_pairs.h"
 #include "cli/options/rank_options.h"
+#include "cli/options/refusals.h"
 #include "cli/options/request/answer_parsers.h"
 #include "cli/options/request/sampling_options.h"
 #include "cli/options/request/template_args.h"
@@ -136,11 +137,7 @@ void check(ServeOptions& options) {
   cli::check(options.feeds, options.engine);
   check_model_folder(options.session.model);
   if (options.replicas > 1 && options.session.trace)
-    throw Error({.doing = "use together",
-                 .object = "--replicas and --trace",
-                 .detail = "calls of several engines would be told in no order",
-                 .advice = "--replicas 1",
-                 .fault = Fault::usage});
+    refuse_pair("--replicas and --trace", "calls of several engines would be told in no order", "--replicas 1");
   if (const std::optional<std::string> key = api_key_of(options.api_key)) options.server.api_keys.push_back(*key);
   if (!options.cors_origin.empty()) options.server.http.cors_origin = options.cors_origin;
   HttpLimits& limits = options.server.http.limits;
@@ -165,11 +162,8 @@ void check(ServeOptions& options) {
 void check_shared(const ServeOptions& options) {
   const char* const sharing = options.session.stages > 1 ? "pp" : "tp";
   const auto refuse = [&](const char* option, const char* detail) {
-    throw Error({.doing = "use together",
-                 .object = fmt::format("--{} and {}", sharing, option),
-                 .detail = detail,
-                 .advice = fmt::format("leave out {}, or --{} 1", option, sharing),
-                 .fault = Fault::usage});
+    refuse_pair(fmt::format("--{} and {}", sharing, option), detail,
+                fmt::format("leave out {}, or --{} 1", option, sharing));
   };
   if (options.session.stages > 1 && options.server.offers_sleep)
     refuse("--enable-sleep", "the stages of a model do not sleep");
@@ -179,11 +173,8 @@ void check_shared(const ServeOptions& options) {
 // What ranks in processes of their own do not do.
 void check_ranks(const ServeOptions& options) {
   const auto refuse = [](const char* option, const char* detail) {
-    throw Error({.doing = "use together",
-                 .object = fmt::format("--rank and {}", option),
-                 .detail = detail,
-                 .advice = fmt::format("leave out {}, or --tp without --rank", option),
-                 .fault = Fault::usage});
+    refuse_pair(fmt::format("--rank and {}", option), detail,
+                fmt::format("leave out {}, or --tp without --rank", option));
   };
   if (options.replicas > 1) refuse("--replicas", "a process with one rank has one engine");
   if (options.server.offers_sleep) refuse("--enable-sleep", "the other processes do not sleep");

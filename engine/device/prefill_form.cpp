@@ -8,15 +8,8 @@
 namespace nodewright {
 
 std::string_view to_string(PrefillForm form) {
-  switch (form) {
-    case PrefillForm::graph:
-      return "graph";
-    case PrefillForm::piecewise:
-      return "piecewise";
-    case PrefillForm::eager:
-      return "eager";
-  }
-  return "?";
+  constexpr std::string_view kNames[] = {"graph", "piecewise", "eager"};
+  return kNames[static_cast<size_t>(form)];
 }
 
 PrefillForm prefill_form(std::string_view word) {

@@ -10,17 +10,8 @@
 namespace nodewright {
 
 std::string_view name_of(PipelineMode mode) {
-  switch (mode) {
-    case PipelineMode::running:
-      return "running";
-    case PipelineMode::pausing:
-      return "pausing";
-    case PipelineMode::paused:
-      return "paused";
-    case PipelineMode::failed:
-      return "failed";
-  }
-  return "?";
+  constexpr std::string_view kNames[] = {"running", "pausing", "paused", "failed"};
+  return kNames[static_cast<size_t>(mode)];
 }
 
 std::string_view name_of(Schedule schedule) { return schedule == Schedule::mixed ? "mixed" : "drained"; }

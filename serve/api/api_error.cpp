@@ -2,29 +2,20 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "serve/api/answer/event_text.h"
 
 namespace nodewright {
 
 std::string_view ApiError::type() const {
-  switch (status_) {
-    case 401:
-      return "AuthenticationError";
-    case 403:
-      return "PermissionDeniedError";
-    case 404:
-      return "NotFoundError";
-    case 409:
-      return "ConflictError";
-    case 413:
-      return "RequestTooLargeError";
-    case 429:
-      return "RateLimitError";
-    case 503:
-      return "ServiceUnavailableError";
-    default:
-      return status_ < 500 ? "BadRequestError" : "InternalServerError";
-  }
+  constexpr std::pair<int, std::string_view> kTypes[] = {
+      {401, "AuthenticationError"},    {403, "PermissionDeniedError"}, {404, "NotFoundError"},
+      {409, "ConflictError"},          {413, "RequestTooLargeError"},  {429, "RateLimitError"},
+      {503, "ServiceUnavailableError"}};
+  for (const auto& [status, type] : kTypes)
+    if (status == status_) return type;
+  return status_ < 500 ? "BadRequestError" : "InternalServerError";
 }
 
 std::string error_body(const ApiError& error) {

@@ -24,21 +24,8 @@ StatesJson json_of_states(std::span<const ReplicaState> states, bool with_load) 
 }  // namespace
 
 std::string_view word_of(Admission admission) {
-  switch (admission) {
-    case Admission::accepted:
-      return "ready";
-    case Admission::full:
-      return "full";
-    case Admission::loading:
-      return "loading";
-    case Admission::asleep:
-      return "asleep";
-    case Admission::draining:
-      return "draining";
-    case Admission::failed:
-      break;
-  }
-  return "failed";
+  constexpr std::string_view kWords[] = {"ready", "full", "loading", "asleep", "draining", "failed"};
+  return kWords[static_cast<size_t>(admission)];
 }
 
 std::string health_body(std::span<const ReplicaState> states) {

@@ -9,6 +9,7 @@
 #include "base/file_to_read.h"
 #include "base/json_depth.h"
 #include "base/json_file.h"
+#include "cli/options/refusals.h"
 #include "cli/options/whole_number.h"
 #include "cli/session.h"
 #include "runtime/error.h"
@@ -21,11 +22,7 @@ using nlohmann::ordered_json;
 constexpr uint64_t kLongestSchema = uint64_t{16} << 20;  // bytes
 
 [[noreturn]] void refuse_flag(const char* option, std::string detail, std::string advice = {}) {
-  throw Error({.doing = "use",
-               .object = option,
-               .detail = std::move(detail),
-               .advice = std::move(advice),
-               .fault = Fault::usage});
+  refuse_option(option, std::move(detail), std::move(advice));
 }
 
 // Some of "id=bias,id=bias" into the object of a line's logit_bias.
@@ -107,11 +104,9 @@ RequestChoice read_choice(ChoiceReader& reader, const ChoiceFlags& flags, const 
 
 void check_least(const ChoiceFlags& flags, int64_t max_tokens) {
   if (flags.min_tokens.value_or(0) <= max_tokens) return;
-  throw Error({.doing = "use together",
-               .object = "--min-tokens and --max-tokens",
-               .detail = fmt::format("at least {} tokens, and at most {}", *flags.min_tokens, max_tokens),
-               .advice = fmt::format("--min-tokens {}, or less", max_tokens),
-               .fault = Fault::usage});
+  refuse_pair("--min-tokens and --max-tokens",
+              fmt::format("at least {} tokens, and at most {}", *flags.min_tokens, max_tokens),
+              fmt::format("--min-tokens {}, or less", max_tokens));
 }
 
 std::vector<int32_t> stop_ids_of(const ChoiceFlags& flags, std::vector<int32_t> eos, int64_t vocab) {

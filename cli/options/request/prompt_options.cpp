@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/file_to_read.h"
+#include "cli/options/refusals.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
@@ -15,11 +16,7 @@ constexpr uint64_t kLongestPrompt = uint64_t{256} << 20;  // bytes: the longest 
 constexpr const char* kChoices = "one of --prompt TEXT, --prompt-file FILE and --prompt-ids 1,2,3";
 
 [[noreturn]] void refuse_prompt(std::string detail, std::string advice = {}) {
-  throw Error({.doing = "use",
-               .object = "--prompt",
-               .detail = std::move(detail),
-               .advice = std::move(advice),
-               .fault = Fault::usage});
+  refuse_option("--prompt", std::move(detail), std::move(advice));
 }
 
 bool is_given(const PromptOptions& options) { return options.text || options.ids || !options.file.empty(); }

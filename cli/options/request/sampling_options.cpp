@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "cli/options/refusals.h"
 #include "cli/options/whole_number.h"
 #include "cli/output/say.h"
 #include "engine/sampling/sampling_range.h"
@@ -38,11 +39,7 @@ void add_sampling_options(CLI::App& command, SamplingOptions& options) {
 
 void check(const SamplingOptions& options) {
   if (options.greedy && options.temperature.value_or(0) > 0)
-    throw Error({.doing = "use together",
-                 .object = "--greedy and --temperature",
-                 .detail = "greedy is a temperature of 0, and another is asked for",
-                 .advice = "one of them",
-                 .fault = Fault::usage});
+    refuse_pair("--greedy and --temperature", "greedy is a temperature of 0, and another is asked for", "one of them");
   if (std::string why = why_not(penalties_of(options, {}), {}, 1); !why.empty())
     throw Error({.doing = "choose tokens", .detail = std::move(why), .fault = Fault::usage});
   const std::optional<SamplingFault> fault = sampling_fault(options.temperature.value_or(0), options.top_k.value_or(0),
@@ -50,7 +47,7 @@ void check(const SamplingOptions& options) {
   if (!fault) return;
   std::string option = "--" + fault->field;
   std::ranges::replace(option, '_', '-');
-  throw Error({.doing = "use", .object = option, .detail = fault->detail, .fault = Fault::usage});
+  refuse_option(option, fault->detail);
 }
 
 void tell_ignored(const GenerationDefaults& defaults) {
