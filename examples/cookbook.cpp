@@ -189,6 +189,30 @@ void allocate_scratch(Device& device) {
   expect(on, y, 4.0f, "allocate scratch");
 }
 
+void copy_a_box(Device& device) {
+  const Machine on(device);
+  const Stream& stream = on.stream;
+  // Recipe: Copy a box
+  const DeviceArray<float> from(device, "from", 4 * 5 * 6), to(device, "to", 3 * 4 * 5);
+  GraphBuilder g(device, "copy_a_box");
+  g.fill("ones", from, 1.0f);
+  g.fill("zeros", to, 0.0f);
+  g.copy_box("box", to, from,  // 2 slices of 3 rows of 4 floats: of a tensor [4, 5, 6] into one of [3, 4, 5]
+             {.bytes = 4 * sizeof(float),
+              .rows = 3,
+              .slices = 2,
+              .to_pitch = 5 * sizeof(float),
+              .to_height = 4,
+              .from_pitch = 6 * sizeof(float),
+              .from_height = 5});
+  ExplicitGraph graph(std::move(g).finish());
+  // End.
+  graph.launch(stream);
+  float sum = 0;
+  for (const float value : to.read(stream)) sum += value;
+  if (sum != 24.0f) throw Error({.doing = "copy", .object = "a box", .detail = std::to_string(sum)});
+}
+
 void leave_a_result(Device& device) {
   const Machine on(device);
   const auto& [stream, x_buffer, x] = std::tie(on.stream, on.x_buffer, on.x);
@@ -527,6 +551,7 @@ int main(int argc, char** argv) try {
   port_from_capture(device);
   keep_a_buffer(device);
   allocate_scratch(device);
+  copy_a_box(device);
   leave_a_result(device);
   wait_for_a_value(device);
   loop(device);

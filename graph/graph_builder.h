@@ -61,6 +61,13 @@ struct CopyRows {
   uint64_t bytes = 0, rows = 1, to_pitch = 0, from_pitch = 0;
 };
 
+// `slices` slices of `rows` rows of `bytes` bytes: a box of a tensor of three dimensions. Rows lie to_pitch and
+// from_pitch bytes apart, slices to_height and from_height rows.
+struct CopyBox {
+  uint64_t bytes = 0, rows = 1, slices = 1;
+  uint64_t to_pitch = 0, to_height = 0, from_pitch = 0, from_height = 0;
+};
+
 // `rows` rows of `count` elements each, which begin `pitch` bytes apart.
 struct FillRows {
   uint64_t count = 0, rows = 1, pitch = 0;
@@ -197,6 +204,14 @@ class GraphBuilder {
   template <class T>
   CopyNode copy_rows(std::string_view, const Weight<T>& to, const CopyEnd&, const CopyRows&,
                      const std::vector<NodeId>& = {}) = delete;
+
+  // A three-dimensional copy (CUDA_MEMCPY3D); rows and slices may not overlap in memory: a height is at least `rows`. A
+  // box that rows at one distance describe, too, becomes a copy of rows.
+  CopyNode copy_box(std::string_view name, const CopyEnd& to, const CopyEnd& from, const CopyBox& box,
+                    const std::vector<NodeId>& after = {});
+  template <class T>
+  CopyNode copy_box(std::string_view, const Weight<T>& to, const CopyEnd&, const CopyBox&,
+                    const std::vector<NodeId>& = {}) = delete;
 
   // Sets every element of `view`. Elements of 1, 2 or 4 bytes take any value, others one whose bytes are all equal.
   template <class T>

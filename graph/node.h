@@ -109,6 +109,9 @@ struct CopyParameters {
   uint64_t bytes = 0;
   bool to_host = false, from_host = false;  // pinned host memory; never both
   uint64_t rows = 1, to_pitch = 0, from_pitch = 0;
+  // A box: that many times these rows, from slice to slice to_height and from_height rows further on. Otherwise 1 and
+  // 0.
+  uint64_t slices = 1, to_height = 0, from_height = 0;
   bool operator==(const CopyParameters&) const = default;
 };
 

@@ -276,6 +276,10 @@ CUresult CUDAAPI cuMemcpy2DAsync(const CUDA_MEMCPY2D* flat, CUstream stream) {
   return copy_later(stream, copy);
 }
 
+CUresult CUDAAPI cuMemcpy3DAsync(const CUDA_MEMCPY3D* copy, CUstream stream) {
+  return copy == nullptr ? CUDA_ERROR_INVALID_VALUE : copy_later(stream, *copy);
+}
+
 CUresult CUDAAPI cuMemsetD8(CUdeviceptr to, unsigned char value, size_t count) {
   return enter(Needs::context, [&](State& s, Lock& lock) {
     if (const CUresult result = forbid_during_capture(s, CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "cuMemsetD8");

@@ -26,7 +26,8 @@ std::string difference(const PlanNode& was, const PlanNode& is, const Plan& befo
     return changed("list of value operations");
   if (was.library != nullptr && was.library->what != is.library->what) return changed("library call");
   if (was.attributes != is.attributes) return changed("attributes");
-  if (was.copy.to_host != is.copy.to_host || was.copy.from_host != is.copy.from_host || was.copy.rows != is.copy.rows)
+  if (was.copy.to_host != is.copy.to_host || was.copy.from_host != is.copy.from_host || was.copy.rows != is.copy.rows ||
+      was.copy.slices != is.copy.slices)
     return changed("kind of copy");
   if (was.fill.rows > 1 && was.fill.element_bytes != is.fill.element_bytes) return changed("element of the fill");
   if (was.uses.size() != is.uses.size()) return changed("number of ranges");

@@ -76,6 +76,7 @@ std::string rule_against(const PlanNode& was, const PlanNode& is) {
   if (was.copy.to_host != is.copy.to_host || was.copy.from_host != is.copy.from_host)
     return "an end of the copy is device memory in one plan and host memory in the other";
   if ((was.copy.rows > 1) != (is.copy.rows > 1)) return "it copies rows in one plan and plain bytes in the other";
+  if ((was.copy.slices > 1) != (is.copy.slices > 1)) return "it copies a box in one plan and rows in the other";
   if (was.fill.rows != is.fill.rows) return "the number of the fill's rows differs";
   if (was.fill.rows > 1 && (was.fill.count != is.fill.count || was.fill.pitch != is.fill.pitch ||
                             was.fill.element_bytes != is.fill.element_bytes))

@@ -197,10 +197,12 @@ Json attributes_of(const KernelAttributes& attributes) {
 }
 
 Json copy_of(const CopyParameters& copy) {
-  return {{"bytes", copy.bytes},
-          {"rows", copy.rows},
-          {"from", copy.from_host ? "host" : "device"},
-          {"to", copy.to_host ? "host" : "device"}};
+  Json json = {{"bytes", copy.bytes},
+               {"rows", copy.rows},
+               {"from", copy.from_host ? "host" : "device"},
+               {"to", copy.to_host ? "host" : "device"}};
+  if (copy.slices > 1) json["slices"] = copy.slices;
+  return json;
 }
 
 Json fill_of(const FillParameters& fill) {

@@ -58,7 +58,9 @@ std::string what_of(const PlanNode& node) {
       return text + words_of(node.attributes);
     }
     case NodeKind::memcpy:
-      return fmt::format("memcpy {}{} B {}", rows_of(node.copy.rows), node.copy.bytes,
+      return fmt::format("memcpy {}{}{} B {}",
+                         node.copy.slices == 1 ? "" : fmt::format("{} slices of ", node.copy.slices),
+                         rows_of(node.copy.rows), node.copy.bytes,
                          node.copy.from_host ? "from host" : (node.copy.to_host ? "to host" : "on device"));
     case NodeKind::memset:
       return fmt::format("memset {}{} x {} B to {:#x}", rows_of(node.fill.rows), node.fill.count,

@@ -40,8 +40,8 @@ std::string to_dot(const Plan& plan);
 // "cooperative", "priority", "shared_carveout_percent", "device_updatable"} where one of them is set, and "arguments":
 // [{"field", "role", "type", "value"}] for scalars, with "count" (elements) in place of "value" for memory, and neither
 // for conditions. A copy has "copy":
-// {"bytes", "rows", "from", "to"}; a fill "fill": {"value", "element_bytes", "count", "rows"}; a conditional node
-// "conditional":
+// {"bytes", "rows", "from", "to", "slices" of a box}; a fill "fill": {"value", "element_bytes", "count", "rows"}; a
+// conditional node "conditional":
 // {"type", "default_value", "reset_each_launch"}; a values node "values": ["32 bits >= 0x3"]; a semaphore's
 // "semaphore_value"; a child "patchable_inside"; both have "bodies": plans in this form up
 // to "edges". A value that no double holds exactly (an integer beyond 2^53, nan, inf) is a string, one whose type is

@@ -170,7 +170,13 @@ std::optional<CopyParameters> copy_of(const Device& device, const CUDA_MEMCPY3D&
   copy.from_pitch = rows == 1 ? from.slice(width, rows) : from.row(width);
   copy.to_pitch = rows == 1 ? to.slice(width, rows) : to.row(width);
   const auto is_even = [&](const HeldEnd& end) { return end.slice(width, rows) == rows * end.row(width); };
-  if (rows != 1 && planes != 1 && !(is_even(from) && is_even(to))) return std::nullopt;
+  if (rows == 1 || planes == 1 || (is_even(from) && is_even(to))) return copy;
+  const auto is_whole = [&](const HeldEnd& end) { return end.slice(width, rows) % end.row(width) == 0; };
+  if (!is_whole(from) || !is_whole(to)) return std::nullopt;
+  copy.rows = rows;
+  copy.slices = planes;
+  copy.from_height = from.slice(width, rows) / from.row(width);
+  copy.to_height = to.slice(width, rows) / to.row(width);
   return copy;
 }
 

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "graph/nodes/left_memory.h"
+#include "runtime/context_guard.h"
 #include "runtime/device.h"
 
 namespace nodewright {
@@ -87,6 +89,16 @@ void check_options(const Plan& plan, const InstantiateOptions& options) {
   if (plan.device->driver().is_cpu())
     refuse_options(plan, "kernels launch no graphs on the CPU driver",
                    "leave out InstantiateOptions::device_launch there");
+}
+
+void LeftMemory::free() noexcept {
+  if (!launched_ || addresses_.empty()) return;
+  try {
+    const ContextGuard current(*device_);
+    device_->synchronize();
+    for (const CUdeviceptr address : addresses_) device_->driver().cuMemFree(address);
+  } catch (const Error&) {  // what went wrong is reported where the stream is waited for
+  }
 }
 
 cuuint64_t flags_of(const InstantiateOptions& options) {

@@ -170,7 +170,9 @@ CUDA_MEMCPY2D row_copy_parameters(const CopyParameters& copy) { return rows_of_c
 
 CUDA_MEMCPY3D copy_parameters(const CopyParameters& copy) {
   auto result = rows_of_copy<CUDA_MEMCPY3D>(copy);
-  result.Depth = 1;
+  result.srcHeight = copy.from_height;
+  result.dstHeight = copy.to_height;
+  result.Depth = copy.slices;
   return result;
 }
 

@@ -329,6 +329,9 @@ class Comparison {
     if (node.copy.rows == 1) return;  // pitches mean nothing
     expect(node, "source pitch", planned.from_pitch, held->from_pitch);
     expect(node, "destination pitch", planned.to_pitch, held->to_pitch);
+    expect(node, "slices", planned.slices, held->slices);
+    expect(node, "source height", planned.from_height, held->from_height);
+    expect(node, "destination height", planned.to_height, held->to_height);
   }
 
   void compare_fill(const PlanNode& node) {

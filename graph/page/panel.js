@@ -86,7 +86,8 @@ function size_texts(size, what) {
   return shape_text(size).includes("×") ? [shape_text(size), small(all)] : [all];
 }
 
-const rows_text = ({ rows }) => rows > 1 ? `${times(rows, "row")} of ` : "";
+const rows_text = ({ rows, slices = 1 }) =>
+  (slices > 1 ? `${times(slices, "slice")} of ` : "") + (rows > 1 ? `${times(rows, "row")} of ` : "");
 
 function timing_facts(node) {
   const { time_us, span_us, overlap_us, start_us, end_us } = node.timing, of = root_of(node).timings;

@@ -152,6 +152,10 @@ class EagerRun {
 
   void submit_copy(const PlanNode& node) {
     const CopyParameters copy = memory_.placed(node.copy);
+    if (copy.slices > 1) {
+      const CUDA_MEMCPY3D box = copy_parameters(copy);
+      return check(driver_.cuMemcpy3DAsync(&box, stream_.get()), "cuMemcpy3DAsync", node);
+    }
     if (copy.rows > 1) {
       const CUDA_MEMCPY2D rows = row_copy_parameters(copy);
       return check(driver_.cuMemcpy2DAsync(&rows, stream_.get()), "cuMemcpy2DAsync", node);

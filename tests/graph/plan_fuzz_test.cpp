@@ -39,7 +39,8 @@ Edge remove_edge(Plan& plan, size_t index) {
 }
 
 TEST_F(PlanFuzzTest, EveryRunOfARandomPlanEqualsItsNodesOneAfterTheOther) {
-  size_t nodes = 0, conditional_plans = 0, foreign_nodes = 0, library_nodes = 0, value_nodes = 0, scratch_plans = 0;
+  size_t nodes = 0, conditional_plans = 0, foreign_nodes = 0, library_nodes = 0, value_nodes = 0, scratch_plans = 0,
+         box_nodes = 0;
   for (unsigned i = 0; i < plans(); ++i) {
     const unsigned seed = first_seed() + i;
     RandomPlanMaker maker = maker_of(seed);
@@ -49,6 +50,7 @@ TEST_F(PlanFuzzTest, EveryRunOfARandomPlanEqualsItsNodesOneAfterTheOther) {
     foreign_nodes += maker.foreign_nodes;
     library_nodes += maker.library_nodes;
     value_nodes += maker.value_nodes;
+    box_nodes += maker.box_nodes;
     scratch_plans += maker.has_scratch;
     std::string problem;
     try {
@@ -72,6 +74,7 @@ TEST_F(PlanFuzzTest, EveryRunOfARandomPlanEqualsItsNodesOneAfterTheOther) {
   EXPECT_GE(foreign_nodes, plans() / 4) << "the generator has lost its foreign kernels";
   EXPECT_GE(library_nodes, plans() / 8) << "the generator has lost its library nodes";
   EXPECT_GE(value_nodes, plans() / 16) << "the generator has lost its value nodes";
+  EXPECT_GE(box_nodes, plans() / 100) << "the generator has lost its boxes";
   EXPECT_GE(scratch_plans, plans() / 5) << "the generator has lost its memory";
 }
 

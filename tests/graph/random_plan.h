@@ -44,7 +44,7 @@ class RandomPlanMaker {
   // What the host nodes and library nodes of the plan do to a model of its memory, by name.
   std::map<std::string, std::function<void(HostModel&)>, std::less<>> host_functions;
   bool has_conditionals = false;
-  size_t foreign_nodes = 0, library_nodes = 0, value_nodes = 0;  // with those inside
+  size_t foreign_nodes = 0, library_nodes = 0, value_nodes = 0, box_nodes = 0;  // with those inside
   bool has_scratch = false;
 
  private:
@@ -227,6 +227,18 @@ class RandomPlanMaker {
     const auto fits = [&](uint64_t bytes, uint64_t pitch) { return (rows.rows - 1) * pitch + rows.bytes <= bytes; };
     while (rows.rows > 1 && (!fits(to.bytes(), rows.to_pitch) || !fits(from.bytes(), rows.from_pitch))) --rows.rows;
     rows.bytes = std::min({rows.bytes, to.bytes(), from.bytes()});
+    if (mixed_ && rows.rows == 5 && mix_() % 2 == 0) {  // the first two rows and the last two
+      ++box_nodes;
+      return g.copy_box(name(), to, from,
+                        {.bytes = rows.bytes,
+                         .rows = 2,
+                         .slices = 2,
+                         .to_pitch = rows.to_pitch,
+                         .to_height = 3,
+                         .from_pitch = rows.from_pitch,
+                         .from_height = 3},
+                        after);
+    }
     return g.copy_rows(name(), to, from, rows, after);
   }
 

@@ -71,9 +71,12 @@ class HostModel {
       case NodeKind::kernel:
         return run_kernel(node);
       case NodeKind::memcpy:
-        for (uint64_t row = 0; row < node.copy.rows; ++row) {
-          std::byte* from = at(node.copy.from + row * node.copy.from_pitch, node.copy.bytes);
-          std::memcpy(at(node.copy.to + row * node.copy.to_pitch, node.copy.bytes), from, node.copy.bytes);
+        for (uint64_t i = 0; i < node.copy.slices * node.copy.rows; ++i) {
+          const uint64_t slice = i / node.copy.rows, row = i % node.copy.rows;
+          std::byte* from =
+              at(node.copy.from + (slice * node.copy.from_height + row) * node.copy.from_pitch, node.copy.bytes);
+          std::memcpy(at(node.copy.to + (slice * node.copy.to_height + row) * node.copy.to_pitch, node.copy.bytes),
+                      from, node.copy.bytes);
           if (poisons_sources && node.copy.from_host) std::memset(from, 0xa5, node.copy.bytes);
         }
         return;

@@ -212,15 +212,23 @@ TEST_F(ReadGraphOnCpuDriver, WhatPlansHaveNoWordForIsNamed) {
   add(graph, signal);
   const Plan plan = read_graph(device(), graph.get());
   ASSERT_EQ(plan.nodes.size(), 3u);
-  EXPECT_EQ(plan.nodes[0].kind, NodeKind::other);
+  EXPECT_EQ(plan.nodes[0].kind, NodeKind::memcpy);
   EXPECT_EQ(plan.nodes[0].name, "memcpy.0");
-  EXPECT_EQ(plan.nodes[0].read->what, "copies 3 planes of 2 rows of 8 B from memory to memory");
+  EXPECT_EQ(plan.nodes[0].copy, (CopyParameters{.to = y_.address(),
+                                                .from = x_.address(),
+                                                .bytes = 8,
+                                                .rows = 2,
+                                                .to_pitch = 16,
+                                                .from_pitch = 16,
+                                                .slices = 3,
+                                                .to_height = 4,
+                                                .from_height = 4}));
   EXPECT_EQ(plan.nodes[1].kind, NodeKind::other);
   EXPECT_EQ(plan.nodes[1].read->what, "signals 2 external semaphores: 3, 4");
   EXPECT_EQ(plan.nodes[2].kind, NodeKind::semaphore_signal);
   EXPECT_EQ(plan.nodes[2].semaphore, (SemaphoreParameters{semaphores[0], 3}));
   EXPECT_NE(to_text(plan).find("other: signals 2 external semaphores: 3, 4 |"), std::string::npos) << to_text(plan);
-  EXPECT_NE(to_json(plan).find("copies 3 planes"), std::string::npos);
+  EXPECT_NE(to_text(plan).find("memcpy 3 slices of 2 rows of 8 B on device"), std::string::npos) << to_text(plan);
   for (const CUexternalSemaphore semaphore : semaphores) driver().cuDestroyExternalSemaphore(semaphore);
 }
 
