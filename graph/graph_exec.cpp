@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/graph_builder.h"
 #include "graph/nodes/host_call.h"
 #include "graph/nodes/node_parameters.h"
 #include "graph/run/stream_check.h"
