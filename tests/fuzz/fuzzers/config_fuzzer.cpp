@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "models/config/model_config.h"
+#include "models/config/part.h"
 #include "models/config/rope_frequencies.h"
 #include "tests/fuzz/fuzz_target.h"
 
@@ -12,8 +13,11 @@ namespace {
 void check(const ModelConfig& c) {
   for (const int64_t size : {c.hidden, c.layers, c.heads, c.kv_heads, c.head_dim, c.vocab, c.max_position})
     fuzz::require(size > 0, "a size is positive");
-  for (int64_t layer = 0; layer < c.layers; ++layer)
-    fuzz::require(c.feed_forward_width(layer) > 0, "a feed-forward block has a width");
+  for (int64_t layer = 0; layer < c.layers; ++layer) {
+    const bool dense = c.feed_forward(layer) == FeedForward::dense;
+    const MatrixSize gate_up = dense ? matrix_size(c, Part::gate_up) : expert_matrix_size(c, Part::gate_up);
+    fuzz::require(gate_up.outputs > 0, "a feed-forward block has a width");
+  }
   fuzz::require(c.heads % c.kv_heads == 0, "the heads divide");
   const int64_t widest = std::max({c.hidden, c.intermediate, c.experts.count * c.experts.intermediate});
   fuzz::require(std::max(c.vocab, c.hidden) * widest < int64_t{1} << 60, "a matrix can be counted");
