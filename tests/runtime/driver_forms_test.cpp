@@ -38,6 +38,7 @@ namespace {
   X(cuMemAllocAsync, 11020) X(cuMemFreeAsync, 11020) X(cuPointerGetAttributes, 7000)                            \
   X(cuMemcpyHtoD, 3020) X(cuMemcpyDtoH, 3020) X(cuMemcpyDtoD, 3020)                                             \
   X(cuMemcpyHtoDAsync, 3020) X(cuMemcpyDtoHAsync, 3020) X(cuMemcpyDtoDAsync, 3020) X(cuMemcpy2DAsync, 3020)     \
+  X(cuMemcpy3DAsync, 3020)                                                                                      \
   X(cuMemcpyPeerAsync, 4000)                                                                                    \
   X(cuMemsetD8, 3020) X(cuMemsetD8Async, 3020) X(cuMemsetD16Async, 3020) X(cuMemsetD32Async, 3020)              \
   X(cuMemsetD2D8Async, 3020) X(cuMemsetD2D16Async, 3020) X(cuMemsetD2D32Async, 3020)                            \
@@ -72,6 +73,8 @@ namespace {
   X(cuGraphExecChildGraphNodeSetParams, 11010) X(cuGraphExecEventRecordNodeSetEvent, 11010)                     \
   X(cuGraphExecEventWaitNodeSetEvent, 11010) X(cuGraphExecBatchMemOpNodeSetParams, 11070)                       \
   X(cuGraphNodeSetEnabled, 11060) X(cuGraphNodeGetEnabled, 11060)    \
+  X(cuUserObjectCreate, 11030) X(cuUserObjectRetain, 11030) X(cuUserObjectRelease, 11030)                       \
+  X(cuGraphRetainUserObject, 11030) X(cuGraphReleaseUserObject, 11030)                                          \
   X(cuDeviceGetGraphMemAttribute, 11040) X(cuDeviceGraphMemTrim, 11040)
 // clang-format on
 
