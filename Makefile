@@ -19,7 +19,7 @@
 #   make docs     the API reference of the public headers, build/docs/html/index.html
 #   make benchmarks-page  docs/benchmarks.md, README's table and the tables of docs/models.md and docs/adapters.md, from bench/results
 #   make dist     build/nodewright-VERSION-x86_64.tar.gz: program, libraries, headers, CMake package, to unpack anywhere
-#   make carry    build/carry: program, libraries, tests and examples stripped, for a GPU machine without compilers
+#   make carry    build/carry and build/carry.tgz: program, libraries, tests and examples stripped, for a GPU machine without compilers
 #   make format   clang-format over the sources;   make tidy: clang-tidy and a compilation without unity batches, of what changed since the newest tag
 #   make clean    removes what the above made
 SHELL := /bin/bash

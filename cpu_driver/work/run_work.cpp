@@ -98,8 +98,9 @@ AccessRules rules_for(const State& state, const KernelWork& work) {
 // An Out that a finished launch left without some elements, in words; empty if there is none.
 std::string unwritten_field(const State& state, const KernelWork& work, const AccessRules& rules) {
   for (const DeclaredRange& range : rules.ranges) {
-    if (range.stored == nullptr || range.stored->first_missing() == range.stored->count()) continue;
+    if (range.stored == nullptr) continue;
     const uint64_t first = range.stored->first_missing(), byte = first * range.stored->bytes();
+    if (first == range.stored->count()) continue;
     const std::string& name = work.loaded->image->fields[static_cast<size_t>(range.field)].name;
     return "Out field '" + name + "' is not wholly written: no thread stores element " + std::to_string(first) +
            ", byte " + std::to_string(byte) + ", address " + hex(range.begin + byte) + " " +

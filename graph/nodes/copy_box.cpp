@@ -23,7 +23,7 @@ CopyNode GraphBuilder::copy_box(std::string_view name, const CopyEnd& to, const 
              "pass a pitch of at least a row and a height of at least a slice's rows");
     if (height > std::numeric_limits<uint64_t>::max() / pitch)
       refuse(node, fmt::format("slices lie {} rows of {} bytes apart in '{}'", height, pitch, field),
-             "pass a tensor's");
+             "pass the height of the tensor");
     const uint64_t slice_bytes = (box.rows - 1) * pitch + box.bytes;
     check_rows(node, field, {slice_bytes, box.slices, height * pitch}, held_bytes);
   };

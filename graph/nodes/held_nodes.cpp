@@ -13,6 +13,14 @@ void check_read(const Driver& driver, CUresult result, const char* call, std::st
   if (result != CUDA_SUCCESS) driver.check(result, call, "read graph", name);
 }
 
+// What the entry point `read`, called `call`, says of the node.
+template <class Held>
+Held held_as(const Driver& driver, const auto& read, const char* call, CUgraphNode node, std::string_view name) {
+  Held held{};
+  check_read(driver, read(node, &held), call, name);
+  return held;
+}
+
 template <class Held>
 std::vector<SemaphoreParameters> semaphores_of(const Held& held) {
   std::vector<SemaphoreParameters> semaphores;
@@ -90,9 +98,8 @@ CUgraphNodeType held_type(const Driver& driver, CUgraphNode node, std::string_vi
 }
 
 CUDA_KERNEL_NODE_PARAMS held_kernel(const Driver& driver, CUgraphNode node, std::string_view name) {
-  CUDA_KERNEL_NODE_PARAMS held{};
-  check_read(driver, driver.cuGraphKernelNodeGetParams(node, &held), "cuGraphKernelNodeGetParams", name);
-  return held;
+  return held_as<CUDA_KERNEL_NODE_PARAMS>(driver, driver.cuGraphKernelNodeGetParams, "cuGraphKernelNodeGetParams", node,
+                                          name);
 }
 
 std::vector<KernelParameter> held_parameters(const Driver& driver, const CUDA_KERNEL_NODE_PARAMS& kernel,
@@ -146,9 +153,7 @@ KernelAttributes held_attributes(const Driver& driver, CUgraphNode node, std::st
 }
 
 CUDA_MEMCPY3D held_copy(const Driver& driver, CUgraphNode node, std::string_view name) {
-  CUDA_MEMCPY3D held{};
-  check_read(driver, driver.cuGraphMemcpyNodeGetParams(node, &held), "cuGraphMemcpyNodeGetParams", name);
-  return held;
+  return held_as<CUDA_MEMCPY3D>(driver, driver.cuGraphMemcpyNodeGetParams, "cuGraphMemcpyNodeGetParams", node, name);
 }
 
 std::optional<CopyParameters> copy_of(const Device& device, const CUDA_MEMCPY3D& held) {
@@ -181,8 +186,8 @@ std::optional<CopyParameters> copy_of(const Device& device, const CUDA_MEMCPY3D&
 }
 
 FillParameters held_fill(const Driver& driver, CUgraphNode node, std::string_view name) {
-  CUDA_MEMSET_NODE_PARAMS held{};
-  check_read(driver, driver.cuGraphMemsetNodeGetParams(node, &held), "cuGraphMemsetNodeGetParams", name);
+  const auto held = held_as<CUDA_MEMSET_NODE_PARAMS>(driver, driver.cuGraphMemsetNodeGetParams,
+                                                     "cuGraphMemsetNodeGetParams", node, name);
   FillParameters fill{.to = held.dst,
                       .value = held.value,
                       .element_bytes = held.elementSize,
@@ -193,9 +198,8 @@ FillParameters held_fill(const Driver& driver, CUgraphNode node, std::string_vie
 }
 
 CUDA_BATCH_MEM_OP_NODE_PARAMS held_values(const Driver& driver, CUgraphNode node, std::string_view name) {
-  CUDA_BATCH_MEM_OP_NODE_PARAMS held{};
-  check_read(driver, driver.cuGraphBatchMemOpNodeGetParams(node, &held), "cuGraphBatchMemOpNodeGetParams", name);
-  return held;
+  return held_as<CUDA_BATCH_MEM_OP_NODE_PARAMS>(driver, driver.cuGraphBatchMemOpNodeGetParams,
+                                                "cuGraphBatchMemOpNodeGetParams", node, name);
 }
 
 std::optional<ValueOperation> operation_of(const CUstreamBatchMemOpParams& held) {
@@ -230,16 +234,13 @@ std::optional<ValueOperation> operation_of(const CUstreamBatchMemOpParams& held)
 
 std::vector<SemaphoreParameters> held_semaphores(const Driver& driver, CUgraphNode node, CUgraphNodeType type,
                                                  std::string_view name) {
-  if (type == CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL) {
-    CUDA_EXT_SEM_SIGNAL_NODE_PARAMS held{};
-    check_read(driver, driver.cuGraphExternalSemaphoresSignalNodeGetParams(node, &held),
-               "cuGraphExternalSemaphoresSignalNodeGetParams", name);
-    return semaphores_of(held);
-  }
-  CUDA_EXT_SEM_WAIT_NODE_PARAMS held{};
-  check_read(driver, driver.cuGraphExternalSemaphoresWaitNodeGetParams(node, &held),
-             "cuGraphExternalSemaphoresWaitNodeGetParams", name);
-  return semaphores_of(held);
+  if (type == CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL)
+    return semaphores_of(
+        held_as<CUDA_EXT_SEM_SIGNAL_NODE_PARAMS>(driver, driver.cuGraphExternalSemaphoresSignalNodeGetParams,
+                                                 "cuGraphExternalSemaphoresSignalNodeGetParams", node, name));
+  return semaphores_of(held_as<CUDA_EXT_SEM_WAIT_NODE_PARAMS>(driver, driver.cuGraphExternalSemaphoresWaitNodeGetParams,
+                                                              "cuGraphExternalSemaphoresWaitNodeGetParams", node,
+                                                              name));
 }
 
 }  // namespace nodewright

@@ -5,7 +5,7 @@
 #include "graph/dump/graph_dump.h"
 #include "graph/nodes/graph_handle.h"
 #include "graph/read/kernel_names.h"
-#include "tests/graph/blend_fixture.h"
+#include "tests/graph/nodes/every_kind.h"
 #include "tests/graph/read/plan_as_read.h"
 
 namespace nodewright {
@@ -21,27 +21,11 @@ TEST(KernelNames, AreDemangledAndShortened) {
   EXPECT_EQ(short_name(""), "kernel");
 }
 
-class ReadGraphTest : public BlendTest {
+class ReadGraphTest : public EveryKindTest {
  protected:
-  static constexpr uint64_t n = 128;
-
-  const Driver& driver() { return device().driver(); }
-
   void add_all(GraphBuilder& g, bool in_body) {
-    g.copy("load", x_, host_end(in_), 400);
-    g.copy_rows("rows", y_, x_, {.bytes = 8, .rows = 4, .to_pitch = 64, .from_pitch = 32});
-    g.fill("words", h_.subview(0, 20), 5u);
-    g.fill_rows("row_fill", h_.subview(40, 60), {.count = 3, .rows = 4, .pitch = 48}, 6u);
-    const NodeId bytes = g.fill("bytes", View<uint8_t>{reinterpret_cast<uint8_t*>(h_.data) + 100, 7}, uint8_t{9});
-    g.launch("blend", machine().blend_of(n), {.a = x_, .b = h_, .key = {}, .y = z_, .salt = 3},
-             {.after = {bytes}, .attributes = {.cluster = {has_clusters() ? 2u : 1u, 1, 1}, .priority = -1}});
-    g.launch("add", machine().accumulate_of(n), {.y = z_, .x = y_, .salt = 1});
-    g.empty("end", {bytes});
-    if (in_body) return;
-    g.host("call", [] {}, {{"in", host_end(in_), Access::in}});
-    g.record_event("note", noted_, {{"z", z_, Access::in}});
-    g.wait_event("hold", noted_, {{"y", y_, Access::out}});
-    g.values("values", {write_to(x_, 7u), wait_until(x_, Until::any_bit, 3u)});
+    EveryKindTest::add_all(g, in_body);
+    if (!in_body) g.values("values", {write_to(x_, 7u), wait_until(x_, Until::any_bit, 3u)});
   }
 
   static Plan finish(GraphBuilder& g) { return std::move(g).finish(EdgePolicy::programmatic); }
@@ -76,6 +60,20 @@ class ReadGraphTest : public BlendTest {
     throw std::out_of_range(std::string(name) + " is not in\n" + to_text(plan));
   }
 
+  // A copy of three planes of two rows of 8 bytes from x to y, whose pitches and heights are still to be set.
+  CUgraphNodeParams three_planes() const {
+    CUgraphNodeParams planes{};
+    planes.type = CU_GRAPH_NODE_TYPE_MEMCPY;
+    CUDA_MEMCPY3D& copy = planes.memcpy.copyParams;
+    copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    copy.srcDevice = x_.address();
+    copy.dstDevice = y_.address();
+    copy.WidthInBytes = 8;
+    copy.Height = 2;
+    copy.Depth = 3;
+    return planes;
+  }
+
   GraphHandle new_graph() {
     CUgraph graph = nullptr;
     driver().check(driver().cuGraphCreate(&graph, 0), "cuGraphCreate", "create", "graph");
@@ -101,9 +99,7 @@ class ReadGraphTest : public BlendTest {
     return params;
   }
 
-  Words x_ = words("x", n), h_ = words("h", n), y_ = words("y", n), z_ = words("z", n), rounds_ = words("rounds", 1),
-        in_ = pinned("in", n);
-  Event noted_{device(), "noted"};
+  Words rounds_ = words("rounds", 1);
 };
 
 class ReadGraphOnCpuDriver : public ReadGraphTest {};
@@ -184,17 +180,10 @@ TEST_F(ReadGraphOnCpuDriver, AnEdgeOfAnotherPortIsNamedAndNoOrderOfMemory) {
 
 TEST_F(ReadGraphOnCpuDriver, WhatPlansHaveNoWordForIsNamed) {
   const GraphHandle graph = new_graph();
-  CUgraphNodeParams planes{};
-  planes.type = CU_GRAPH_NODE_TYPE_MEMCPY;
+  CUgraphNodeParams planes = three_planes();
   CUDA_MEMCPY3D& copy = planes.memcpy.copyParams;
-  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-  copy.srcDevice = x_.address();
-  copy.dstDevice = y_.address();
   copy.srcPitch = copy.dstPitch = 16;
-  copy.srcHeight = copy.dstHeight = 4;  // of which two rows are copied
-  copy.WidthInBytes = 8;
-  copy.Height = 2;
-  copy.Depth = 3;
+  copy.srcHeight = copy.dstHeight = 4;  // two of these rows are copied
   add(graph, planes);
   CUexternalSemaphore semaphores[2] = {};
   CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC from{};
@@ -235,19 +224,12 @@ TEST_F(ReadGraphOnCpuDriver, WhatPlansHaveNoWordForIsNamed) {
 // Planes whose rows lie at one distance are rows.
 TEST_F(ReadGraphTest, ACopyOfEvenPlanesIsReadAsRows) {
   const GraphHandle graph = new_graph();
-  CUgraphNodeParams planes{};
-  planes.type = CU_GRAPH_NODE_TYPE_MEMCPY;
+  CUgraphNodeParams planes = three_planes();
   CUDA_MEMCPY3D& copy = planes.memcpy.copyParams;
-  copy.srcMemoryType = copy.dstMemoryType = CU_MEMORYTYPE_DEVICE;
-  copy.srcDevice = x_.address();
   copy.srcXInBytes = 4;
-  copy.dstDevice = y_.address();
   copy.srcPitch = 16;
   copy.dstPitch = 32;
   copy.srcHeight = copy.dstHeight = 2;
-  copy.WidthInBytes = 8;
-  copy.Height = 2;
-  copy.Depth = 3;
   add(graph, planes);
   const Plan plan = read_graph(device(), graph.get());
   EXPECT_EQ(plan.nodes.at(0).kind, NodeKind::memcpy);
