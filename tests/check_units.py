@@ -44,7 +44,8 @@ def changed_last():
 
 
 def commands_of(build):
-    """The compiler's words for the sources of a folder of the build, by that folder: all but input and output."""
+    """The compiler's words, all but input and output: for a source that the build compiles by itself (it may have
+    definitions of its own) by its name, for those of a folder's batches by the folder of the build."""
     commands = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         words = [word for word in shlex.split(entry["command"]) if not word.endswith("ccache")]
@@ -52,12 +53,14 @@ def commands_of(build):
         for flag in ("-o", "-c", "-MT", "-MF"):
             if flag in words:
                 del words[words.index(flag):words.index(flag) + 2]
-        commands.setdefault(folder, [word for word in words if word != "-MD"])
+        words = [word for word in words if word != "-MD"]
+        commands.setdefault(folder, words)
+        commands[os.path.relpath(entry["file"], ROOT)] = words
     return commands
 
 
 def command_for(name, commands):
-    return commands.get(name.split("/")[0]) or commands["cli"]
+    return commands.get(name) or commands.get(name.split("/")[0]) or commands["cli"]
 
 
 def complaints(name, commands, tidy):

@@ -30,6 +30,11 @@ class CheckUnitsTest(unittest.TestCase):
         done = self.check("#include <string>\nstd::string word() { return {}; }\n")
         self.assertEqual((done.returncode, done.stderr), (0, ""))
 
+    def test_a_source_has_its_own_definitions(self):
+        done = subprocess.run([sys.executable, str(ROOT / "tests/check_units.py"), BUILD, "tests/runtime/driver_forms_test.cpp"],
+                              capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stdout), (0, "1 sources alone, 0 with complaints\n"))
+
 
 if __name__ == "__main__":
     unittest.main()
