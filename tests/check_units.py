@@ -19,6 +19,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 MOST = 4
+OF_OTHERS = ("third_party/", "tests/package/")  # the latter are projects of their own
 TIDY = "clang-tidy-16"
 
 
@@ -30,7 +31,7 @@ def git(*words):
 def sources(names):
     """Those that the build compiles, in their order, once."""
     return [name for name in dict.fromkeys(names)
-            if name.endswith(".cpp") and not name.startswith("third_party/") and (ROOT / name).exists()]
+            if name.endswith(".cpp") and not name.startswith(OF_OTHERS) and (ROOT / name).exists()]
 
 
 def changed_since_tag():
@@ -45,7 +46,7 @@ def changed_last():
 
 def commands_of(build):
     """The compiler's words, all but input and output: for a source that the build compiles by itself (it may have
-    definitions of its own) by its name, for those of a folder's batches by the folder of the build."""
+    definitions of its own) by its name, for those of a folder's batches by the folder of the build, whose programs include from several places."""
     commands = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         words = [word for word in shlex.split(entry["command"]) if not word.endswith("ccache")]
@@ -54,8 +55,9 @@ def commands_of(build):
             if flag in words:
                 del words[words.index(flag):words.index(flag) + 2]
         words = [word for word in words if word != "-MD"]
-        commands.setdefault(folder, words)
         commands[os.path.relpath(entry["file"], ROOT)] = words
+        batch = commands.setdefault(folder, list(words))
+        batch += [word for word in words if word.startswith("-I") and word not in batch]
     return commands
 
 

@@ -8,9 +8,11 @@
 #include "graph/dump/graph_dump.h"
 #include "graph/dump/plan_diff.h"
 #include "graph/graph_builder.h"
+#include "graph/graph_exec.h"
 #include "runtime/device_selection.h"
 #include "runtime/kernels/inline_kernel.h"
 #include "runtime/kernels/kernel_cache.h"
+#include "runtime/stream.h"
 #include "tests/support/test_device.h"
 
 namespace nodewright {
