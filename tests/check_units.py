@@ -45,8 +45,9 @@ def changed_last():
 
 
 def commands_of(build):
-    """The compiler's words, all but input and output: for a source that the build compiles by itself (it may have
-    definitions of its own) by its name, for those of a folder's batches by the folder of the build, whose programs include from several places."""
+    """The compiler's words, all but input and output: by its name for a source that the build compiles by itself, which
+    may have definitions of its own; by the folder of the build for those of its batches, whose programs may include
+    from several places."""
     commands = {}
     for entry in json.loads((build / "compile_commands.json").read_text()):
         words = [word for word in shlex.split(entry["command"]) if not word.endswith("ccache")]
