@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fails where a decode step is slower than it was: two programs, run in turns on one machine, on the shapes of released
 models with weights that are drawn. Standard library only. `make gpu-gate OUT=DIR` builds the program of the newest tag;
-bench/results/2026-11-27-h100-gate.txt is a run.
+bench/results/2026-11-28-h100-gate.txt is a run.
 
     bench/gpu_gate.py --before OLD/nodewright --now build/nodewright --out DIR
 
@@ -79,7 +79,7 @@ def main():
     parser.add_argument("--before", required=True, help="the program to compare with")
     parser.add_argument("--now", required=True, help="the program that is judged")
     parser.add_argument("--out", required=True, help="folder for gate.json")
-    parser.add_argument("--models", nargs="+", default=["llama-3.2-1b", "qwen3-4b", "gemma-3-1b"],
+    parser.add_argument("--models", nargs="+", default=["llama-3.2-1b", "llama-3.2-3b", "qwen3-4b", "gemma-3-1b"],
                         help="names of tests/golden/configs, or checkpoint folders")
     parser.add_argument("--rows", nargs="+", type=int, default=[1, 8, 32, 64])
     parser.add_argument("--context", nargs="+", type=int, default=[1024])

@@ -35,6 +35,7 @@ constexpr ReleasedConfig kReleasedConfigs[] = {
     {"granite-3.1-8b", nullptr, 40, 4096, 128, 8, 49155},
     {"llama-3.1-8b", nullptr, 32, 4096, 128, 8, 128256},
     {"llama-3.2-1b", nullptr, 16, 2048, 64, 8, 128256},
+    {"llama-3.2-3b", nullptr, 28, 3072, 128, 8, 128256},
     {"ministral-8b", nullptr, 36, 4096, 128, 8, 131072},
     {"mistral-7b-v0.1", nullptr, 32, 4096, 128, 8, 32000},
     {"mistral-7b-v0.3", nullptr, 32, 4096, 128, 8, 32768},
