@@ -137,11 +137,12 @@ class ExplicitGraph {
   // edges under the same name, and other scalars, shapes or functions. Earlier patches inside the child are lost.
   void patch_child(ChildNode node, Plan plan);
 
-  // Makes this the graph of another plan, for later launches, without instantiating anew: builds the plan's CUgraph and
-  // gives it to cuGraphExecUpdate. Memory, arguments, kernels, shapes, functions, events and values may be others.
-  // Nodes are paired by order and name, and their kinds, attributes and edges stay. Earlier patches end, and nodes that
-  // were switched off are on. Returns the nodes that changed, and in what (describe(NodeChange)); diff_plans says from
-  // what to what. Throws Error with the node or the edge that stops it, and the rule: then the graph runs as before.
+  // Makes this the graph of another plan, for later launches, without instantiating anew, by cuGraphExecUpdate: from
+  // the CUgraph that it has, where kernels alone change, else from one that is built for it. Memory, arguments,
+  // kernels, shapes, functions, events and values may be others. Nodes are paired by order and name, and their kinds,
+  // attributes and edges stay. Earlier patches end, and nodes that were switched off are on. Returns the nodes that
+  // changed, and in what (describe(NodeChange)); diff_plans says from what to what. Throws Error with the node or the
+  // edge that stops it, and the rule: then the graph runs as before.
   //
   // Later patches go by the ranges of the new plan; handles of its builder and of the first plan's name the same nodes.
   // The budget's share stays. Calls the libraries of the plan once, under capture. O(nodes).
@@ -153,7 +154,6 @@ class ExplicitGraph {
     size_t nodes = 0, full_edges = 0, programmatic_edges = 0;
     size_t library_kernels = 0, library_graphs = 0;
     double add_ms = 0, instantiate_ms = 0, upload_ms = 0;
-    double update_add_ms = 0, update_ms = 0;  // of the last update: adding the nodes, and cuGraphExecUpdate
   };
   const Stats& stats() const { return stats_; }  // of building
   const Plan& plan() const { return *plan_; }    // as built or updated: patches do not show here
@@ -206,6 +206,9 @@ class ExplicitGraph {
   std::vector<std::byte> placed_arguments(const PlanNode& node) const;
   void find_all_changes(size_t& index, const Plan& after, std::vector<NodeChange>& changes) const;
   void refuse_update_of_switched_nodes() const;
+  void update_exec(CUgraph graph, const Plan& next);
+  void update_kernels(const std::shared_ptr<const Plan>& next, const std::vector<NodeChange>& changes);
+  void update_by_new_graph(const std::shared_ptr<const Plan>& next);
   void set_attributes(const PlanNode& node, CUgraphNode added) const;
   std::string name_of(CUgraphNode node) const;
 

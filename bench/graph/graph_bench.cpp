@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "bench/alternation.h"
+#include "bench/graph/driver_graph.h"
 #include "bench/graph/foreign_chain.h"
 #include "bench/measured_work.h"
 #include "graph/graph_exec.h"
@@ -109,9 +110,11 @@ class CaseBench {
         built_(build(device, graph_, EdgePolicy::programmatic)),
         patched_(build(device, graph_, EdgePolicy::programmatic)),
         updated_(plan_),
+        by_hand_(plan_),
         start_(device, "bench.start", true),
         end_(device, "bench.end", true) {
-    for (ExplicitGraph* exec : {&full_, built_.exec.get(), patched_.exec.get(), &updated_}) exec->upload(stream);
+    for (ExplicitGraph* exec : {&full_, built_.exec.get(), patched_.exec.get(), &updated_, &by_hand_})
+      exec->upload(stream);
     line_.measured_case = measured;
     line_.edges = plan_.edges.size();
     line_.programmatic_edges = built_.exec->stats().programmatic_edges;
@@ -281,8 +284,18 @@ class CaseBench {
            stream_.synchronize();
            Plan plan = ++changes_ % 2 == 0 ? plan_ : changed_plan_;
            take(counted, F::update_plan, us_of([&] { updated_.update(std::move(plan)); }));
-           take(counted, F::update_plan_driver, (updated_.stats().update_add_ms + updated_.stats().update_ms) * 1e3);
            take(counted, F::launch_after_update_plan, launch_us([&] { updated_.launch(stream_); }));
+         },
+         [&](bool counted) {
+           stream_.synchronize();
+           const Plan& plan = ++changes_ % 2 == 0 ? plan_ : changed_plan_;
+           GraphHandle graph(device_.driver());
+           take(counted, F::update_plan_driver, us_of([&] {
+                  graph = graph_by_driver(plan);
+                  CUgraphExecUpdateResultInfo info{};
+                  device_.driver().check(device_.driver().cuGraphExecUpdate(by_hand_.exec(), graph.get(), &info),
+                                         "cuGraphExecUpdate", "update graph", plan.name);
+                }));
          },
          [&](bool counted) {
            stream_.synchronize();
@@ -366,7 +379,7 @@ class CaseBench {
   ExplicitGraph full_;
   CapturedGraph captured_full_, captured_, recaptured_;
   Built built_, patched_;
-  ExplicitGraph updated_;
+  ExplicitGraph updated_, by_hand_;
   Event start_, end_;
   GraphBenchLine line_;
   Samples samples_;

@@ -52,7 +52,7 @@ enum class GraphFigure : uint8_t {
   update,     // cuGraphExecUpdate with the graph captured anew
   launch_after_update,
   update_plan,         // ExplicitGraph::update with a plan of the same nodes and another argument
-  update_plan_driver,  // of that, adding the nodes to a CUgraph and cuGraphExecUpdate
+  update_plan_driver,  // the driver's own calls for that: a CUgraph of all nodes and cuGraphExecUpdate
   launch_after_update_plan,
   patch_kernel,  // the kernel of one node: another variant of the same argument struct
   loop_full,     // GPU time of one round of a WHILE node around the nodes and the kernel that sets its condition

@@ -9,12 +9,11 @@
 #include <utility>
 #include <vector>
 
+#include "bench/graph/driver_graph.h"
 #include "graph/dump/graph_dump.h"
 #include "graph/dump/plan_diff.h"
 #include "graph/graph_exec.h"
 #include "graph/nodes/graph_handle.h"
-#include "graph/nodes/node_parameters.h"
-#include "runtime/context_guard.h"
 
 namespace nodewright {
 namespace {
@@ -43,34 +42,6 @@ double wall_seconds_of(const Function& f) {
 uint64_t heap_in_use() {
   const struct mallinfo2 heap = mallinfo2();
   return heap.uordblks + heap.hblkhd;
-}
-
-// The plan's kernel nodes and edges by the driver's own calls, and nothing else.
-void build_by_driver(const Plan& plan) {
-  const ContextGuard current(*plan.device);
-  const Driver& driver = plan.device->driver();
-  CUgraph created = nullptr;
-  driver.check(driver.cuGraphCreate(&created, 0), "cuGraphCreate", "create graph", plan.name);
-  const GraphHandle graph(driver, created);
-  const AllocatedMemory no_memory(plan.name);
-  KeptParameters kept;
-  std::vector<CUgraphNode> added(plan.nodes.size()), earlier;
-  std::vector<CUgraphEdgeData> data;
-  auto edge = plan.edges.begin();
-  for (const PlanNode& node : plan.nodes) {
-    earlier.clear();
-    data.clear();
-    for (; edge != plan.edges.end() && edge->to == node.id; ++edge) {
-      earlier.push_back(added[edge->from]);
-      data.push_back(edge_data(edge->type));
-    }
-    ParameterPointers pointers(node);
-    CUgraphNodeParams parameters = graph_node_parameters(node, *plan.device, pointers.get(), no_memory, kept);
-    driver.check(
-        driver.cuGraphAddNode(&added[node.id], graph.get(), earlier.data(), data.data(), earlier.size(), &parameters),
-        "cuGraphAddNode", "add node", node.name, plan.name);
-  }
-  const GraphExecHandle exec = instantiate(driver, graph.get(), plan.name, [&](CUgraphNode) { return plan.name; });
 }
 
 size_t nodes_of(const Plan& plan) {
@@ -124,7 +95,11 @@ ScaleLine measure_scale(Device& device, const ScaledPlans& plans, ScaledShape sh
   if (line.nodes > options.most_instantiated || fills) return line;  // a fill's address is checked by the driver
   const bool kernels_only =
       std::ranges::all_of(plan->nodes, [](const PlanNode& node) { return node.kind == NodeKind::kernel; });
-  if (kernels_only) line.driver = wall_seconds_of([&] { build_by_driver(*plan); });
+  if (kernels_only)
+    line.driver = wall_seconds_of([&] {
+      const GraphHandle graph = graph_by_driver(*plan);
+      instantiate(plan->device->driver(), graph.get(), plan->name, [&](CUgraphNode) { return plan->name; });
+    });
   Plan copy = *plan;
   line.instantiate = wall_seconds_of([&] { const ExplicitGraph graph(std::move(copy)); });
   return line;

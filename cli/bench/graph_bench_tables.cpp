@@ -106,7 +106,7 @@ std::string run_table(const std::vector<GraphBenchRow>& rows) {
 std::string change_table(const std::vector<GraphBenchRow>& rows) {
   return table(
       "change: CPU us in all, of one argument of 1 node, 10 % and all, of an update by capture and by plan (and the "
-      "driver's part of that), of a kernel; GPU us of a WHILE node's round",
+      "driver's own calls for that), of a kernel; GPU us of a WHILE node's round",
       rows,
       {{"patch1", F::patch_one, false},
        {"launch", F::launch_after_one, false},

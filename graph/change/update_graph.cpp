@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "graph/graph_exec.h"
-#include "graph/timing/stopwatch.h"
+#include "graph/nodes/node_parameters.h"
 
 namespace nodewright {
 namespace {
@@ -57,7 +57,20 @@ void ExplicitGraph::refuse_update_of_switched_nodes() const {
                      .advice = "build a graph of the plan, or replace() this one by it"});
 }
 
-// The nodes that patches name are those of the graph that was instantiated, which is kept for them.
+// Throws Error with the node that stops the update; the executable graph is then as before.
+void ExplicitGraph::update_exec(CUgraph graph, const Plan& next) {
+  CUgraphExecUpdateResultInfo info{};
+  const CUresult result = driver_->cuGraphExecUpdate(exec_.get(), graph, &info);
+  if (result == CUDA_SUCCESS) return;
+  // "?": of a copy that the driver made of a child or of what a library submits.
+  const std::string name = info.errorNode == nullptr ? "" : name_of(info.errorNode);
+  std::string problem(words_for(info.result));
+  if (!name.empty())
+    problem = (name == "?" ? "a node inside a cloned child or a library's call: " : "node '" + name + "': ") + problem;
+  driver_->check(result, "cuGraphExecUpdate", "update graph", next.name, problem + "; the graph is as before",
+                 "build a graph of the plan, or replace() this one by it");
+}
+
 std::vector<NodeChange> ExplicitGraph::update(Plan plan) {
   check_plan(plan);
   check_options(plan, options_);
@@ -66,8 +79,46 @@ std::vector<NodeChange> ExplicitGraph::update(Plan plan) {
   std::vector<NodeChange> changes;
   size_t first = 0;
   find_all_changes(first, *next, changes);
-
+  const auto is_kernel = [&](const NodeChange& change) { return next->nodes[change.id].kind == NodeKind::kernel; };
+  const bool kernels_alone = built_.size() == 1 && plan_->kept.empty() && next->kept.empty() &&
+                             std::all_of(changes.begin(), changes.end(), is_kernel);
   const ContextGuard current(*plan_->device);
+  if (kernels_alone)
+    update_kernels(next, changes);
+  else
+    update_by_new_graph(next);
+  plan_ = next;
+  ++updates_;
+  buffers_ = BufferWatch();
+  return changes;
+}
+
+// In a plan without others inside, the nodes that change take the later parameters where they are, which costs less
+// than all nodes made anew. Host calls and events are those of before.
+void ExplicitGraph::update_kernels(const std::shared_ptr<const Plan>& next, const std::vector<NodeChange>& changes) {
+  BuiltPlan& built = *built_[0];
+  const auto set = [&](const PlanNode& node) {
+    ParameterPointers pointers(node);
+    const CUDA_KERNEL_NODE_PARAMS parameters = kernel_parameters(node, pointers.get());
+    driver_->check(driver_->cuGraphKernelNodeSetParams(built.nodes[node.id], &parameters), "cuGraphKernelNodeSetParams",
+                   "update graph", node.name, "the graph is as before");
+  };
+  size_t done = 0;
+  try {
+    for (; done < changes.size(); ++done) set(next->nodes[changes[done].id]);
+    update_exec(graph_.get(), *next);
+  } catch (...) {
+    while (done > 0) set(plan_->nodes[changes[--done].id]);
+    throw;
+  }
+  if (built.first_id == 0) built.first_id = built.id;
+  built.plan = next;
+  built.id = next->id;
+  for (auto& state : built.states) state.reset();
+}
+
+// The nodes that patches name are those of the graph that was instantiated, which is kept for them.
+void ExplicitGraph::update_by_new_graph(const std::shared_ptr<const Plan>& next) {
   const HostCalls::Mark before_calls = host_calls_.mark();
   const size_t before_kept = kept_.count();
   BuiltPlans aside;  // while the nodes are added those of the graph as it is, then those added
@@ -78,12 +129,7 @@ std::vector<NodeChange> ExplicitGraph::update(Plan plan) {
     std::swap(aside, built_);
     stats_ = stats;
   };
-  Stopwatch watch;
   GraphHandle graph(*driver_);
-  CUgraphExecUpdateResultInfo info{};
-  CUresult result = CUDA_SUCCESS;
-  std::string problem;
-  double add_ms = 0, update_ms = 0;
   try {
     CUgraph made = nullptr;
     driver_->check(driver_->cuGraphCreate(&made, 0), "cuGraphCreate", "update graph", next->name);
@@ -91,17 +137,7 @@ std::vector<NodeChange> ExplicitGraph::update(Plan plan) {
     add_nodes(next, made);
     kept_.retain(*next, made, KeptInside::bodies);
     host_calls_.add(*next);
-    add_ms = watch.lap_ms();
-    result = driver_->cuGraphExecUpdate(exec_.get(), made, &info);
-    update_ms = watch.lap_ms();
-    if (result != CUDA_SUCCESS) {
-      problem = words_for(info.result);
-      // "?": of a copy that the driver made of a child or of what a library submits.
-      const std::string name = info.errorNode == nullptr ? "" : name_of(info.errorNode);
-      if (!name.empty())
-        problem =
-            (name == "?" ? "a node inside a cloned child or a library's call: " : "node '" + name + "': ") + problem;
-    }
+    update_exec(made, *next);
   } catch (...) {
     kept_.forget_from(before_kept);
     take_back();
@@ -109,29 +145,16 @@ std::vector<NodeChange> ExplicitGraph::update(Plan plan) {
     throw;
   }
   take_back();
-  if (result != CUDA_SUCCESS) {
-    kept_.forget_from(before_kept);
-    host_calls_.take_back(before_calls);
-    driver_->check(result, "cuGraphExecUpdate", "update graph", next->name, problem + "; the graph is as before",
-                   "build a graph of the plan, or replace() this one by it");
-  }
-
-  plan_ = next;
   if (instantiated_.get() == nullptr) std::swap(instantiated_, graph_);
   graph_ = std::move(graph);
-  ++updates_;
-  buffers_ = BufferWatch();
   for (size_t i = 0; i < built_.size(); ++i) {
     BuiltPlan &now = *built_[i], &later = *aside[i];
     later.first_id = now.first_id != 0 ? now.first_id : now.id;
     later.exec_nodes = now.exec_nodes.empty() ? std::move(now.nodes) : std::move(now.exec_nodes);
     now = std::move(later);
   }
-  stats_.update_add_ms = add_ms;
-  stats_.update_ms = update_ms;
   host_calls_.forget_before(before_calls);
   kept_.release_first(before_kept);
-  return changes;
 }
 
 }  // namespace nodewright

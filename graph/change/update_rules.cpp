@@ -127,7 +127,7 @@ uint32_t changed_of(const Plan& before, const PlanNode& was, const Plan& after, 
     }
   }
   note(was.copy != is.copy || !same_ranges(before, was, after, is), Changed::memory);
-  note(was.fill.value != is.fill.value, Changed::fill_value);
+  note(was.fill.value != is.fill.value || was.fill.element_bytes != is.fill.element_bytes, Changed::fill_value);
   note(was.host != is.host && is.kind == NodeKind::host, Changed::function);
   note(was.event != is.event, Changed::event);
   note(was.values != is.values, Changed::values);
@@ -162,7 +162,7 @@ void find_changes(const Plan& before, const Plan& after, const std::vector<bool>
       refuse_update(before, fmt::format("node '{}': {}", is.name, rule), "");
     uint32_t changed = changed_of(before, was, after, is);
     if (patched[i]) changed |= static_cast<uint32_t>(Changed::patches);
-    if (changed != 0) changes.push_back({after.name, is.name, changed});
+    if (changed != 0) changes.push_back({after.name, is.name, is.id, changed});
   }
   check_update_edges(before, after);
 }

@@ -30,6 +30,7 @@ enum class Changed : uint32_t {
 // One node that changes, in a plan of the graph or in one inside it.
 struct NodeChange {
   std::string plan, node;  // names
+  uint32_t id = 0;         // of the node in its plan
   uint32_t changed = 0;    // bits of Changed
   bool has(Changed what) const { return (changed & static_cast<uint32_t>(what)) != 0; }
 };

@@ -254,6 +254,51 @@ TEST_F(UpdateGraphTest, AnUpdateThatFailsAtAnyCallChangesNothingAndLeavesNothing
   expect_launch(exec, next, after, "without a failure");
 }
 
+// Where kernels alone change, their nodes take the later parameters in the graph that there is.
+TEST_F(UpdateGraphTest, KernelsThatChangeAloneTakeTheirParametersInPlaceOrNoneDoes) {
+  const auto plan_of_kernels = [&](uint32_t salt, uint32_t factor, Words x) {
+    GraphBuilder g(device(), "kernels " + std::to_string(salt));
+    declare_all(g);
+    g.fill("fill", x_, 3u);
+    g.fill("fill2", x2_, 4u);
+    g.launch("first", machine().accumulate_of(n), {.y = y_, .x = x, .salt = salt});
+    g.launch("second", factor == 0 ? machine().accumulate_of(n) : machine().scaled_by(factor, n),
+             {.y = z_, .x = y_, .salt = salt + 1});
+    g.launch("third", machine().accumulate_of(n), {.y = w_, .x = y_, .salt = 9});
+    return std::move(g).finish(EdgePolicy::full);
+  };
+  const Plan plan = plan_of_kernels(5, 0, x_), next = plan_of_kernels(6, 3, x_);
+  ExplicitGraph exec(plan);
+  const auto expect_runs = [&](const Plan& as, const std::string& what) {
+    reset();
+    HostModel reference = model();
+    reference.run(as);
+    exec.launch(stream_);
+    EXPECT_EQ(difference(reference), "") << what;
+    EXPECT_EQ(read_back(exec), std::vector<std::string>{}) << what;
+  };
+  uint64_t refused = 0;
+  for (uint64_t call = 0;; ++call) {
+    ASSERT_LT(call, 50u);
+    const uint64_t injected = interposer().failures_injected();
+    interposer().fail_call(call, CUDA_ERROR_OUT_OF_MEMORY);
+    const std::string message = error_of([&] { exec.update(next); });
+    interposer().fail_none();
+    if (interposer().failures_injected() == injected) break;
+    ++refused;
+    expect_words(message, {"update graph", "the graph is as before"});
+    expect_runs(plan, message);
+  }
+  EXPECT_EQ(refused, 3u) << "two nodes are set, and the graph is updated: none is added";
+  expect_runs(next, "without a failure");
+  EXPECT_EQ(described(exec.update(next), next), std::vector<std::string>{});
+  const uint64_t graphs = interposer().live_count(HandleKind::graph);
+  EXPECT_EQ(described(exec.update(plan), plan),
+            (std::vector<std::string>{"first: scalars", "second: kernel, scalars"}));
+  EXPECT_EQ(interposer().live_count(HandleKind::graph), graphs);
+  expect_runs(plan, "back again");
+}
+
 TEST_F(UpdateGraphTest, WhatStopsAnUpdateIsNamedAndTheGraphRunsAsBefore) {
   const Version v;
   ExplicitGraph exec(plan_of(v));
