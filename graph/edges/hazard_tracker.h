@@ -3,13 +3,11 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
-#include <memory>
-#include <memory_resource>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "graph/edges/segments.h"
 #include "graph/node.h"
 
 namespace nodewright {
@@ -41,8 +39,6 @@ struct RequiredOrder {
 // A use costs the logarithm of its buffer's segments, and the segments that it touches.
 class HazardTracker {
  public:
-  HazardTracker() : memory_(std::make_unique<std::pmr::monotonic_buffer_resource>()) {}
-
   // Appends the orders that `node` needs, by (before, use, hazard, address), adjoining bytes joined; records the uses.
   // `frozen` uses are not tracked. An inout use reports raw against the last writer, not waw as well. Node numbers grow
   // from call to call.
@@ -58,19 +54,10 @@ class HazardTracker {
   std::optional<Written> first_written(const ByteRange& range) const;
 
  private:
-  static constexpr uint32_t kNobody = UINT32_MAX;
-  struct Segment {
-    uint64_t end = 0;  // address
-    uint32_t writer = kNobody;
-    uint32_t readers = kNobody;  // since the write, the latest first: the head of a list in readers_
-    bool undefined = false;      // by the writer
-  };
   struct Reader {
     uint32_t node = 0;
     uint32_t earlier = kNobody;  // index in readers_; two segments may share the rest
   };
-  using Segments = std::pmr::map<uint64_t, Segment>;  // of one buffer, by first address, disjoint
-
   Segments& segments_of(uint32_t buffer);
   const Segments* find_segments(uint32_t buffer) const;
   void find_orders(uint32_t index, const RangeUse& use, std::vector<RequiredOrder>& orders) const;
@@ -78,7 +65,6 @@ class HazardTracker {
   void record_read(uint32_t node, const ByteRange& range);
   void record_write(uint32_t node, const RangeUse& use);
 
-  std::unique_ptr<std::pmr::monotonic_buffer_resource> memory_;
   std::vector<Segments> buffers_;
   std::vector<Reader> readers_;
 };
