@@ -29,6 +29,15 @@ bool same_rows(const ExecNode& a, const ExecNode& b) {
   return x == nullptr || may_become(x->fill, y->fill);
 }
 
+// cuGraphExecUpdate in cuda.h, and NVIDIA's driver to the letter (H200, 580.159.04): of copies, one-dimensional ones
+// alone may change.
+bool same_boxes(const ExecNode& a, const ExecNode& b) {
+  const auto *x = std::get_if<CopyWork>(&a.work.what), *y = std::get_if<CopyWork>(&b.work.what);
+  if (x == nullptr) return true;
+  const auto is_flat = [](const CUDA_MEMCPY3D& copy) { return copy.Height == 1 && copy.Depth == 1; };
+  return (is_flat(x->copy) && is_flat(y->copy)) || memcmp(&x->copy, &y->copy, sizeof x->copy) == 0;
+}
+
 // cuGraphExecUpdate in cuda.h: the parameters of a conditional node may not change.
 bool same_condition(const ExecNode& a, const ExecNode& b) {
   const auto* x = std::get_if<ConditionalWork>(&a.work.what);
@@ -81,7 +90,7 @@ UpdateProblem compare_for_update(const GraphBody& now, const GraphBody& next, ui
     if (kernel_a != nullptr && kernel_a->device != kernel_b->device)
       return {CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE, i};
     if (!same_attributes(kernel_a, kernel_b, flags)) return {CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED, i};
-    if (!same_rows(a, b)) return {CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, i};
+    if (!same_rows(a, b) || !same_boxes(a, b)) return {CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, i};
     if (!same_condition(a, b)) return {CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, i};
     for (size_t k = 0; k < a.inner.size(); ++k) {
       const UpdateProblem inner = compare_for_update(*a.inner[k], *b.inner[k], flags);

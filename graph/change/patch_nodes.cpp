@@ -104,7 +104,7 @@ void PatchSet::copy(CopyNode id, const CopyEnd& to, const CopyEnd& from, uint64_
 // Each row within the bytes of rows that the copy was built with: edges were derived row by row.
 void PatchSet::copy_rows(CopyNode id, const CopyEnd& to, const CopyEnd& from, const CopyRows& shape) {
   const PlanNode& node = node_of(id, {NodeKind::memcpy}, "ends");
-  if (node.copy.slices > 1) refuse_patch(node, "it copies a box", "update the graph: ExplicitGraph::update");
+  if (node.copy.slices > 1) refuse_patch(node, "it copies a box", "build a graph of the other box: replace()");
   if (is_allocated(node.copy.to) || is_allocated(node.copy.from))
     refuse_patch(node, "an end lies in memory that the plan allocates", "copy to or from a DeviceBuffer");
   if (shape.bytes == 0 || shape.rows == 0) refuse_patch(node, "0 bytes to copy", "switch the node off instead");

@@ -75,8 +75,8 @@ std::string rule_against(const PlanNode& was, const PlanNode& is) {
     return "it takes part in an exchange, and its number or kernel differs";
   if (was.copy.to_host != is.copy.to_host || was.copy.from_host != is.copy.from_host)
     return "an end of the copy is device memory in one plan and host memory in the other";
-  if ((was.copy.rows > 1) != (is.copy.rows > 1)) return "it copies rows in one plan and plain bytes in the other";
-  if ((was.copy.slices > 1) != (is.copy.slices > 1)) return "it copies a box in one plan and rows in the other";
+  const bool is_flat = std::max({was.copy.rows, was.copy.slices, is.copy.rows, is.copy.slices}) <= 1;
+  if (!is_flat && was.copy != is.copy) return "it copies rows or a box, and no parameter of such a copy may change";
   if (was.fill.rows != is.fill.rows) return "the number of the fill's rows differs";
   if (was.fill.rows > 1 && (was.fill.count != is.fill.count || was.fill.pitch != is.fill.pitch ||
                             was.fill.element_bytes != is.fill.element_bytes))
