@@ -19,7 +19,7 @@ namespace {
 // Programmatic dependent launch needs compute capability 9.0 (CUDA C++ Programming Guide, the section of that name).
 constexpr int kProgrammaticMajor = 9;
 
-constexpr size_t kFirstMemoryBytes = 8 << 10;  // of a plan; grows as it goes
+constexpr size_t kFirstMemoryBytes = 1 << 10;  // of a plan; grows as it goes
 constexpr size_t kMemoryBytesOfNode = 320;     // of most nodes: name, arguments, uses, edges
 
 Access access_of(Role role) {
