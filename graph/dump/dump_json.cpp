@@ -2,15 +2,18 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <ranges>
 #include <string>
 #include <type_traits>
 #include <utility>
 
 #include "graph/dump/graph_dump.h"
+#include "graph/dump/json_text.h"
 #include "graph/dump/plan_json.h"
 #include "graph/edges/buffer_lifetimes.h"
 #include "graph/edges/plan_fold.h"
@@ -139,12 +142,11 @@ Json scalar_value(ElementType type, const std::byte* bytes) {
 }
 
 // An array is a list of its elements.
-Json field_value(const FieldInfo& field, const std::byte* bytes) {
-  if (field.element_bytes == 0 || field.element == ElementType::other) return scalar_value(field.element, bytes);
-  Json list = Json::array();
-  for (size_t at = 0; at < field.bytes; at += field.element_bytes)
-    list.push_back(scalar_value(field.element, bytes + at));
-  return list;
+void write_value(JsonText& json, const FieldInfo& field, const std::byte* bytes) {
+  if (field.element_bytes == 0 || field.element == ElementType::other)
+    return json.whole(scalar_value(field.element, bytes));
+  json.array(std::views::iota(size_t{0}, field.bytes / field.element_bytes),
+             [&](size_t i) { json.whole(scalar_value(field.element, bytes + i * field.element_bytes)); });
 }
 
 // How many elements a memory argument has: a role field says it, and of a foreign kernel's pointer the use.
@@ -155,139 +157,158 @@ uint64_t elements_of(const PlanNode& node, const FieldInfo& field) {
   return 0;
 }
 
-Json arguments_of(const PlanNode& node) {
-  Json arguments = Json::array();
-  for (const FieldInfo& field : node.fields) {
-    Json argument = {{"field", field.name}, {"role", to_string(field.role)}, {"type", to_string(field.element)}};
-    const std::byte* bytes = node.arguments.data() + field.offset;
+void write_argument(JsonText& json, const PlanNode& node, const FieldInfo& field) {
+  const std::byte* bytes = node.arguments.data() + field.offset;
+  json.object([&] {
+    json.member("field", field.name);
+    json.member("role", to_string(field.role));
+    json.member("type", to_string(field.element));
     if (!is_memory(field.role))
-      argument["value"] = field_value(field, bytes);
+      write_value(json.key("value"), field, bytes);
     else if (field.role != Role::condition)
-      argument["count"] = elements_of(node, field);
-    arguments.push_back(std::move(argument));
-  }
-  return arguments;
+      json.member("count", elements_of(node, field));
+  });
 }
 
-Json uses_of(const Plan& plan, const PlanNode& node) {
-  Json uses = Json::array();
-  for (const Use& use : node.uses) {
-    Json& json = uses.emplace_back(Json{{"field", use.field},
-                                        {"buffer", plan.buffers[use.buffer].range.name},
-                                        {"offset", use.offset},
-                                        {"bytes", use.bytes},
-                                        {"access", nodewright::to_string(use.access)}});
-    if (use.settled) json["settled"] = true;
-    if (use.peer != PeerUse::none) json["peer"] = use.peer == PeerUse::out ? "out" : "in";
-  }
-  return uses;
+void write_use(JsonText& json, const Plan& plan, const Use& use) {
+  json.object([&] {
+    json.member("field", use.field);
+    json.member("buffer", plan.buffers[use.buffer].range.name);
+    json.member("offset", use.offset);
+    json.member("bytes", use.bytes);
+    json.member("access", nodewright::to_string(use.access));
+    if (use.settled) json.member("settled", true);
+    if (use.peer != PeerUse::none) json.member("peer", use.peer == PeerUse::out ? "out" : "in");
+  });
 }
 
 // Those that are not the default.
-Json attributes_of(const KernelAttributes& attributes) {
+void write_attributes(JsonText& json, const KernelAttributes& attributes) {
   const KernelAttributes none;
-  Json json = Json::object();
-  if (attributes.cluster != none.cluster) json["cluster"] = attributes.cluster;
-  if (attributes.cooperative) json["cooperative"] = true;
-  if (attributes.device_updatable) json["device_updatable"] = true;
-  if (attributes.priority != none.priority) json["priority"] = attributes.priority;
-  if (attributes.shared_carveout_percent != none.shared_carveout_percent)
-    json["shared_carveout_percent"] = attributes.shared_carveout_percent;
-  return json;
+  json.object([&] {
+    if (attributes.cluster != none.cluster) json.key("cluster").array(attributes.cluster);
+    if (attributes.cooperative) json.member("cooperative", true);
+    if (attributes.device_updatable) json.member("device_updatable", true);
+    if (attributes.priority != none.priority) json.member("priority", attributes.priority);
+    if (attributes.shared_carveout_percent != none.shared_carveout_percent)
+      json.member("shared_carveout_percent", attributes.shared_carveout_percent);
+  });
 }
 
-Json copy_of(const CopyParameters& copy) {
-  Json json = {{"bytes", copy.bytes},
-               {"rows", copy.rows},
-               {"from", copy.from_host ? "host" : "device"},
-               {"to", copy.to_host ? "host" : "device"}};
-  if (copy.slices > 1) json["slices"] = copy.slices;
-  return json;
+void write_copy(JsonText& json, const CopyParameters& copy) {
+  json.object([&] {
+    json.member("bytes", copy.bytes);
+    json.member("rows", copy.rows);
+    json.member("from", copy.from_host ? "host" : "device");
+    json.member("to", copy.to_host ? "host" : "device");
+    if (copy.slices > 1) json.member("slices", copy.slices);
+  });
 }
 
-Json fill_of(const FillParameters& fill) {
-  return {{"value", fill.value}, {"element_bytes", fill.element_bytes}, {"count", fill.count}, {"rows", fill.rows}};
+void write_fill(JsonText& json, const FillParameters& fill) {
+  json.object([&] {
+    json.member("value", fill.value);
+    json.member("element_bytes", fill.element_bytes);
+    json.member("count", fill.count);
+    json.member("rows", fill.rows);
+  });
 }
 
-Json conditional_of(const Plan& plan, const PlanNode& node) {
-  Json json = {{"type", nodewright::to_string(node.conditional)}};
-  const auto condition = std::ranges::lower_bound(plan.conditions, node.condition, {}, &ConditionInfo::address);
-  if (condition != plan.conditions.end() && condition->address == node.condition) {
-    json["default_value"] = condition->default_value;
-    json["reset_each_launch"] = condition->reset_each_launch;
-  }
-  return json;
+void write_conditional(JsonText& json, const Plan& plan, const PlanNode& node) {
+  json.object([&] {
+    json.member("type", nodewright::to_string(node.conditional));
+    const auto condition = std::ranges::lower_bound(plan.conditions, node.condition, {}, &ConditionInfo::address);
+    if (condition == plan.conditions.end() || condition->address != node.condition) return;
+    json.member("default_value", condition->default_value);
+    json.member("reset_each_launch", condition->reset_each_launch);
+  });
 }
 
-// Without the plans inside it.
-Json json_of(const Plan& plan, const PlanNode& node) {
-  const LaunchShape& shape = node.shape;
-  Json json = {{"id", node.id},
-               {"name", node.name},
-               {"kind", nodewright::to_string(node.kind)},
-               {"kernel", node.kernel_name()},
-               {"layer", node.layer()},
-               {"grid", {shape.grid[0], shape.grid[1], shape.grid[2]}},
-               {"block", {shape.block[0], shape.block[1], shape.block[2]}},
-               {"shared_bytes", shape.shared_bytes},
-               {"bytes_read", node.traffic.bytes_read},
-               {"bytes_written", node.traffic.bytes_written},
-               {"uses", uses_of(plan, node)}};
-  if (node.kind == NodeKind::kernel) {
-    json["waits_for_inputs"] = node.waits_for_inputs;
-    if (node.exchange) json["exchange"] = *node.exchange;
-    if (node.kernel->releases_after_wait) json["releases_after_wait"] = true;
-    if (!node.kernel->request.name.empty()) json["request"] = nodewright::to_string(node.kernel->request);
-    if (node.attributes != KernelAttributes{}) json["attributes"] = attributes_of(node.attributes);
-    json["arguments"] = arguments_of(node);
-  }
-  if (node.kind == NodeKind::memcpy) json["copy"] = copy_of(node.copy);
-  if (node.kind == NodeKind::memset) json["fill"] = fill_of(node.fill);
-  if (node.kind == NodeKind::conditional) json["conditional"] = conditional_of(plan, node);
-  for (const ValueOperation& operation : node.values) json["values"].push_back(nodewright::describe(operation));
-  if (node.semaphore.semaphore != nullptr) json["semaphore_value"] = node.semaphore.value;
-  if (node.kind == NodeKind::library) json["library"] = node.library->what;
-  if (node.kind == NodeKind::child) json["patchable_inside"] = node.patchable_inside;
-  if (node.read != nullptr && !node.read->what.empty()) json["what"] = node.read->what;
-  return json;
+void write_plan(JsonText& json, const Plan& plan);
+
+void write_node(JsonText& json, const Plan& plan, const PlanNode& node) {
+  json.object([&] {
+    json.member("id", node.id);
+    json.member("name", node.name);
+    json.member("kind", nodewright::to_string(node.kind));
+    json.member("kernel", node.kernel_name());
+    json.member("layer", node.layer());
+    json.key("grid").array(node.shape.grid);
+    json.key("block").array(node.shape.block);
+    json.member("shared_bytes", node.shape.shared_bytes);
+    json.member("bytes_read", node.traffic.bytes_read);
+    json.member("bytes_written", node.traffic.bytes_written);
+    json.key("uses").array(node.uses, [&](const Use& use) { write_use(json, plan, use); });
+    if (node.kind == NodeKind::kernel) {
+      json.member("waits_for_inputs", node.waits_for_inputs);
+      if (node.exchange) json.member("exchange", *node.exchange);
+      if (node.kernel->releases_after_wait) json.member("releases_after_wait", true);
+      if (!node.kernel->request.name.empty()) json.member("request", nodewright::to_string(node.kernel->request));
+      if (node.attributes != KernelAttributes{}) write_attributes(json.key("attributes"), node.attributes);
+      json.key("arguments").array(node.fields, [&](const FieldInfo& field) { write_argument(json, node, field); });
+    }
+    if (node.kind == NodeKind::memcpy) write_copy(json.key("copy"), node.copy);
+    if (node.kind == NodeKind::memset) write_fill(json.key("fill"), node.fill);
+    if (node.kind == NodeKind::conditional) write_conditional(json.key("conditional"), plan, node);
+    if (!node.values.empty())
+      json.key("values").array(node.values,
+                               [&](const ValueOperation& operation) { json.value(nodewright::describe(operation)); });
+    if (node.semaphore.semaphore != nullptr) json.member("semaphore_value", node.semaphore.value);
+    if (node.kind == NodeKind::library) json.member("library", node.library->what);
+    if (node.kind == NodeKind::child) json.member("patchable_inside", node.patchable_inside);
+    if (node.read != nullptr && !node.read->what.empty()) json.member("what", node.read->what);
+    if (!node.bodies.empty())
+      json.key("bodies").array(
+          node.bodies, [&](const std::shared_ptr<const Plan>& body) { json.object([&] { write_plan(json, *body); }); });
+  });
 }
 
-Json json_of(const Plan& plan, const Edge& edge) {
-  Json reasons = Json::array();
-  for (const Reason& reason : edge.reasons) reasons.push_back(describe(plan, reason));
-  Json json = {{"from", edge.from},
-               {"to", edge.to},
-               {"type", nodewright::to_string(edge.type)},
-               {"reasons", std::move(reasons)}};
-  if (edge.type == EdgeType::other)
-    json["driver"] = {{"type", edge.driver_type}, {"from_port", edge.from_port}, {"to_port", edge.to_port}};
-  return json;
+void write_edge(JsonText& json, const Plan& plan, const Edge& edge) {
+  json.object([&] {
+    json.member("from", edge.from);
+    json.member("to", edge.to);
+    json.member("type", nodewright::to_string(edge.type));
+    json.key("reasons").array(edge.reasons, [&](const Reason& reason) { json.value(describe(plan, reason)); });
+    if (edge.type != EdgeType::other) return;
+    json.key("driver").object([&] {
+      json.member("type", edge.driver_type);
+      json.member("from_port", edge.from_port);
+      json.member("to_port", edge.to_port);
+    });
+  });
 }
 
-Json buffers_of(const Plan& plan) {
-  const auto lifetimes = buffer_lifetimes(plan);
-  Json buffers = Json::array();
-  for (size_t id = 0; id < plan.buffers.size(); ++id) {
-    const Buffer& buffer = plan.buffers[id];
-    Json& json = buffers.emplace_back(Json{{"name", buffer.range.name},
-                                           {"bytes", buffer.range.bytes},
-                                           {"kind", buffer.range.kind},
-                                           {"live_in", buffer.live_in},
-                                           {"live_out", buffer.live_out}});
-    if (lifetimes[id]) json["needed"] = {lifetimes[id]->first, lifetimes[id]->last};
-  }
-  return buffers;
+void write_buffer(JsonText& json, const Buffer& buffer, const std::optional<Lifetime>& needed) {
+  json.object([&] {
+    json.member("name", buffer.range.name);
+    json.member("bytes", buffer.range.bytes);
+    json.member("kind", buffer.range.kind);
+    json.member("live_in", buffer.live_in);
+    json.member("live_out", buffer.live_out);
+    if (needed) json.key("needed").array(std::array{needed->first, needed->last});
+  });
 }
 
 // From node `first`, `times` blocks of `count` nodes that are the same; and the same for each plan inside a node.
-Json folds_of(const Plan& plan) {
-  Json runs = Json::array(), bodies = Json::object();
-  for (const BlockRun& run : fold_layers(plan))
-    if (run.blocks.size() > 1)
-      runs.push_back({{"first", run.blocks[0].first}, {"count", run.blocks[0].count}, {"times", run.blocks.size()}});
-  for (const PlanNode& node : plan.nodes)
-    for (const auto& body : node.bodies) bodies[std::to_string(node.id)].push_back(folds_of(*body));
-  return {{"runs", std::move(runs)}, {"bodies", std::move(bodies)}};
+void write_folds(JsonText& json, const Plan& plan) {
+  std::vector<BlockRun> runs = fold_layers(plan);
+  std::erase_if(runs, [](const BlockRun& run) { return run.blocks.size() == 1; });
+  json.object([&] {
+    json.key("runs").array(runs, [&](const BlockRun& run) {
+      json.object([&] {
+        json.member("first", run.blocks[0].first);
+        json.member("count", run.blocks[0].count);
+        json.member("times", run.blocks.size());
+      });
+    });
+    json.key("bodies").object([&] {
+      for (const PlanNode& node : plan.nodes)
+        if (!node.bodies.empty())
+          json.key(std::to_string(node.id)).array(node.bodies, [&](const std::shared_ptr<const Plan>& body) {
+            write_folds(json, *body);
+          });
+    });
+  });
 }
 
 std::string describe(const Device& device) {
@@ -296,125 +317,126 @@ std::string describe(const Device& device) {
                      properties.sm_count);
 }
 
-// Before the lists of a plan.
-Json head_of(const Plan& plan) {
-  Json facts = Json::object();
-  for (const auto& [what, is] : plan.facts) facts[what] = is;
-  const MemoryPeak peak = memory_peak(plan);
-  Json json = {{"name", plan.name},
-               {"facts", std::move(facts)},
-               {"hash", plan_hash(plan)},
-               {"peak", {{"bytes", peak.bytes}, {"node", peak.node}}}};
-  for (const KeptObject& kept : plan.kept) json["kept"].push_back(kept.name);
+// Of two facts of one name the later one.
+Json facts_of(const PlanFacts& facts) {
+  Json json = Json::object();
+  for (const auto& [what, is] : facts) json[what] = is;
   return json;
 }
 
-// After the lists of the outermost plan.
-Json tail_of(const Plan& plan, const PlanTimings* timings, const PlanFacts& about) {
-  Json texts = Json::object();
-  for (const auto& [what, is] : about) texts[what] = is;
-  return {{"device", plan.device == nullptr ? Json(nullptr) : Json(describe(*plan.device))},
-          {"about", std::move(texts)},
-          {"folds", folds_of(plan)},
-          {"timings", timings == nullptr ? Json(nullptr) : Json::parse(to_json(*timings, plan))}};
+// Before the lists of a plan.
+void write_head(JsonText& json, const Plan& plan) {
+  const MemoryPeak peak = memory_peak(plan);
+  json.member("name", plan.name);
+  json.key("facts").whole(facts_of(plan.facts));
+  json.member("hash", plan_hash(plan));
+  json.key("peak").object([&] {
+    json.member("bytes", peak.bytes);
+    json.member("node", peak.node);
+  });
+  if (!plan.kept.empty()) json.key("kept").array(plan.kept, [&](const KeptObject& kept) { json.value(kept.name); });
 }
 
-// The document as print() writes it with an indent of 2, an entry at a time: a plan of many nodes is never a value as a
-// whole.
-class DocumentText {
- public:
-  // Everything but what only the outermost plan has. `spaces`: before the plan's closing brace.
-  void begin_plan(const Plan& plan, size_t spaces) {
-    out_ += '{';
-    members(head_of(plan), spaces, true);
-    list("buffers", spaces, buffers_of(plan), [&](const Json& buffer) { append(buffer, spaces + 4); });
-    list("nodes", spaces, plan.nodes, [&](const PlanNode& node) { append_node(plan, node, spaces + 4); });
-    list("edges", spaces, plan.edges, [&](const Edge& edge) { append(json_of(plan, edge), spaces + 4); });
-  }
-  void members(const Json& object, size_t spaces, bool is_first = false) {
-    for (const auto& [key, value] : object.items()) {
-      begin(key, spaces, std::exchange(is_first, false));
-      append(value, spaces + 2);
+// The members of a plan, without those that only the outermost has.
+void write_plan(JsonText& json, const Plan& plan) {
+  write_head(json, plan);
+  const auto lifetimes = buffer_lifetimes(plan);
+  json.key("buffers").array(std::views::iota(size_t{0}, plan.buffers.size()),
+                            [&](size_t id) { write_buffer(json, plan.buffers[id], lifetimes[id]); });
+  json.key("nodes").array(plan.nodes, [&](const PlanNode& node) { write_node(json, plan, node); });
+  json.key("edges").array(plan.edges, [&](const Edge& edge) { write_edge(json, plan, edge); });
+}
+
+// Appends entry `i` of the lists of two plans to those of their documents: where the texts are the same, `alike(i)`.
+template <class Write, class Alike>
+void add_entries(Json& before, Json& after, const char* list, size_t in_before, size_t in_after, const Write& write,
+                 const Alike& alike) {
+  Json &earlier = before[list] = Json::array(), &later = after[list] = Json::array();
+  const auto text_of = [&](bool is_later, size_t i) {
+    JsonText json;
+    write(json, is_later, i);
+    return std::move(json).text();
+  };
+  for (size_t i = 0; i < std::max(in_before, in_after); ++i) {
+    const std::string was = i < in_before ? text_of(false, i) : "", is = i < in_after ? text_of(true, i) : "";
+    if (Json json = was == is ? alike(i) : Json(nullptr); !json.is_null()) {
+      earlier.push_back(json);
+      later.push_back(std::move(json));
+      continue;
     }
+    if (i < in_before) earlier.push_back(Json::parse(was));
+    if (i < in_after) later.push_back(Json::parse(is));
   }
-  void end_plan(size_t spaces) { line(spaces) += '}'; }
-  std::string text() && { return std::move(out_ += '\n'); }
-
- private:
-  std::string& line(size_t spaces) { return (out_ += '\n').append(spaces, ' '); }
-
-  void begin(const std::string& key, size_t spaces, bool is_first = false) {
-    if (!is_first) out_ += ',';
-    line(spaces + 2) += '"' + key + "\": ";
-  }
-
-  template <class Entries, class Append>
-  void list(const std::string& key, size_t spaces, const Entries& entries, const Append& append_entry) {
-    begin(key, spaces);
-    out_ += '[';
-    bool is_first = true;
-    for (const auto& entry : entries) {
-      if (!std::exchange(is_first, false)) out_ += ',';
-      line(spaces + 4);
-      append_entry(entry);
-    }
-    if (!is_first) line(spaces + 2);
-    out_ += ']';
-  }
-
-  void append_node(const Plan& plan, const PlanNode& node, size_t spaces) {
-    append(json_of(plan, node), spaces);
-    if (node.bodies.empty()) return;
-    out_.resize(out_.size() - spaces - 2);  // the closing brace on its line
-    list("bodies", spaces, node.bodies, [&](const std::shared_ptr<const Plan>& body) {
-      begin_plan(*body, spaces + 4);
-      end_plan(spaces + 4);
-    });
-    end_plan(spaces);
-  }
-
-  // Its lines but the first begin with `spaces` more, which Json::dump cannot do.
-  void append(const Json& value, size_t spaces) {
-    nlohmann::detail::serializer<Json> serializer(nlohmann::detail::output_adapter<char>(out_), ' ',
-                                                  Json::error_handler_t::replace);
-    serializer.dump(value, true, false, 2, static_cast<unsigned>(spaces));
-  }
-
-  std::string out_;
-};
+}
 
 }  // namespace
 
-nlohmann::ordered_json json_of(const Plan& plan) {
-  Json nodes = Json::array(), edges = Json::array();
-  for (const PlanNode& node : plan.nodes) {
-    Json& json = nodes.emplace_back(json_of(plan, node));
-    for (const auto& body : node.bodies) json["bodies"].push_back(json_of(*body));
-  }
-  for (const Edge& edge : plan.edges) edges.push_back(json_of(plan, edge));
-  Json json = head_of(plan);
-  json["buffers"] = buffers_of(plan);
-  json["nodes"] = std::move(nodes);
-  json["edges"] = std::move(edges);
-  return json;
+std::pair<nlohmann::ordered_json, nlohmann::ordered_json> documents_to_compare(const Plan& before, const Plan& after) {
+  const auto head_of = [](const Plan& plan) {
+    JsonText json;
+    json.object([&] { write_head(json, plan); });
+    Json head = Json::parse(std::move(json).text());
+    head["about"] = Json::object();
+    return head;
+  };
+  std::pair<Json, Json> documents(head_of(before), head_of(after));
+  const auto plan_of = [&](bool is_later) -> const Plan& { return is_later ? after : before; };
+  const auto add = [&](const char* list, auto entries, const auto& write, const auto& alike) {
+    add_entries(documents.first, documents.second, list, (before.*entries).size(), (after.*entries).size(), write,
+                alike);
+  };
+  const auto earlier = buffer_lifetimes(before), later = buffer_lifetimes(after);
+  add(
+      "buffers", &Plan::buffers,
+      [&](JsonText& json, bool is_later, size_t i) {
+        write_buffer(json, plan_of(is_later).buffers[i], (is_later ? later : earlier)[i]);
+      },
+      [&](size_t i) -> Json {
+        return {{"name", before.buffers[i].range.name}};
+      });
+  add(
+      "nodes", &Plan::nodes,
+      [&](JsonText& json, bool is_later, size_t i) { write_node(json, plan_of(is_later), plan_of(is_later).nodes[i]); },
+      [&](size_t i) -> Json {
+        const PlanNode& node = before.nodes[i];
+        return {{"name", node.name},
+                {"layer", node.layer()},
+                {"bytes_read", node.traffic.bytes_read},
+                {"bytes_written", node.traffic.bytes_written}};
+      });
+  add(
+      "edges", &Plan::edges,
+      [&](JsonText& json, bool is_later, size_t i) { write_edge(json, plan_of(is_later), plan_of(is_later).edges[i]); },
+      [&](size_t i) -> Json {
+        const Edge& edge = before.edges[i];
+        for (const uint32_t end : {edge.from, edge.to})
+          if (before.nodes[end].name != after.nodes[end].name) return nullptr;
+        return {{"from", edge.from},
+                {"to", edge.to},
+                {"type", nodewright::to_string(edge.type)},
+                {"reasons", Json::array()}};
+      });
+  return documents;
+}
+
+std::string to_json(const Plan& plan, const PlanTimings* timings, const PlanFacts& about) {
+  JsonText json;
+  json.object([&] {
+    write_plan(json, plan);
+    json.key("device").whole(plan.device == nullptr ? Json(nullptr) : Json(describe(*plan.device)));
+    json.key("about").whole(facts_of(about));
+    write_folds(json.key("folds"), plan);
+    json.key("timings").whole(timings == nullptr ? Json(nullptr) : Json::parse(to_json(*timings, plan)));
+  });
+  return std::move(json).text() + "\n";
 }
 
 nlohmann::ordered_json document_of(const Plan& plan, const PlanTimings* timings, const PlanFacts& about) {
-  Json json = json_of(plan), tail = tail_of(plan, timings, about);
-  for (auto& [key, value] : tail.items()) json[key] = std::move(value);
-  return json;
+  return Json::parse(to_json(plan, timings, about));
 }
 
 std::string print(const nlohmann::ordered_json& json, int indent) {
   return json.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
-
-std::string to_json(const Plan& plan, const PlanTimings* timings, const PlanFacts& about) {
-  DocumentText text;
-  text.begin_plan(plan, 0);
-  text.members(tail_of(plan, timings, about), 0);
-  text.end_plan(0);
-  return std::move(text).text();
 }
 
 }  // namespace nodewright

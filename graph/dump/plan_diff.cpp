@@ -412,12 +412,8 @@ PlanDiff diff_plans(const DumpText& before, const DumpText& after) {
 }
 
 PlanDiff diff_plans(const Plan& before, const Plan& after) {
-  const auto document = [](const Plan& plan) {
-    Json json = json_of(plan);
-    json["about"] = Json::object();
-    return json;
-  };
-  return diff_documents(document(before), document(after));
+  const auto [earlier, later] = documents_to_compare(before, after);
+  return diff_documents(earlier, later);
 }
 
 std::string to_json(const PlanDiff& diff) {

@@ -3,15 +3,17 @@
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <utility>
 
 #include "graph/dump/graph_dump.h"
 
 namespace nodewright {
 
-// A plan by itself, with those inside it, as graph_dump.h documents for to_json.
-nlohmann::ordered_json json_of(const Plan& plan);
+// Both without what to_json adds to the outermost plan; of entries that are the same at one place of both no more than
+// diff_plans needs.
+std::pair<nlohmann::ordered_json, nlohmann::ordered_json> documents_to_compare(const Plan& before, const Plan& after);
 
-// That with what to_json adds to the outermost plan. Throws Error as check_timings does.
+// What to_json prints. Throws Error as check_timings does.
 nlohmann::ordered_json document_of(const Plan& plan, const PlanTimings* timings, const PlanFacts& about);
 
 // Names may hold bytes that are no UTF-8: those become U+FFFD. indent -1: on one line.
