@@ -11,6 +11,7 @@
 
 #include "graph/hazard_check.h"
 #include "graph/nodes/launch_rules.h"
+#include "graph/nodes/touched_ranges.h"
 #include "runtime/memory/known_memory.h"
 
 namespace nodewright {
@@ -236,10 +237,9 @@ CopyNode GraphBuilder::copy_rows(std::string_view name, const CopyEnd& to, const
                one_row ? 0 : shape.from_pitch};
   std::vector<AddressedUse> uses;
   uses.reserve(2 * shape.rows);
-  for (uint64_t row = 0; row < shape.rows; ++row)
-    uses.push_back({"to", to.address + row * shape.to_pitch, shape.bytes, Access::out, 1});
-  for (uint64_t row = 0; row < shape.rows; ++row)
-    uses.push_back({"from", from.address + row * shape.from_pitch, shape.bytes, Access::in, 1});
+  for_each_row(node.copy, [&](std::string_view field, uint64_t address, uint64_t bytes, Access access) {
+    uses.push_back({field, address, bytes, access, 1});
+  });
   return {add(std::move(node), uses, std::nullopt, after)};
 }
 
@@ -281,8 +281,9 @@ FillNode GraphBuilder::add_fill(std::string_view name, uint64_t to, uint64_t byt
   std::memcpy(&node.fill.value, pattern.data(), element_bytes);
   std::vector<AddressedUse> uses;
   uses.reserve(rows.rows);
-  for (uint64_t row = 0; row < rows.rows; ++row)
-    uses.push_back({"to", to + row * rows.pitch, rows.bytes, Access::out, element_bytes});
+  for_each_row(node.fill, [&](std::string_view field, uint64_t address, uint64_t row_bytes, Access access) {
+    uses.push_back({field, address, row_bytes, access, element_bytes});
+  });
   return {add(std::move(node), uses, std::nullopt, after)};
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <ranges>
@@ -157,6 +158,17 @@ uint64_t elements_of(const PlanNode& node, const FieldInfo& field) {
   return 0;
 }
 
+// Two digits a byte, in the order of memory; those of addresses are dots.
+std::string hex_of(const ReadNode& read, const FieldInfo& field, const std::byte* bytes) {
+  std::string hex;
+  for (size_t at = 0; at < field.bytes; ++at)
+    fmt::format_to(std::back_inserter(hex), "{:02x}", static_cast<unsigned>(bytes[at]));
+  for (const uint32_t pointer : read.pointers)
+    if (pointer >= field.offset && pointer < field.offset + field.bytes)
+      hex.replace(2 * (pointer - field.offset), 2 * sizeof(uint64_t), 2 * sizeof(uint64_t), '.');
+  return hex;
+}
+
 void write_argument(JsonText& json, const PlanNode& node, const FieldInfo& field) {
   const std::byte* bytes = node.arguments.data() + field.offset;
   json.object([&] {
@@ -167,15 +179,20 @@ void write_argument(JsonText& json, const PlanNode& node, const FieldInfo& field
       write_value(json.key("value"), field, bytes);
     else if (field.role != Role::condition)
       json.member("count", elements_of(node, field));
+    if (node.read != nullptr) json.member("hex", hex_of(*node.read, field, bytes));
   });
+}
+
+void write_range(JsonText& json, const Plan& plan, const Use& use) {
+  json.member("field", use.field);
+  json.member("buffer", plan.buffers[use.buffer].range.name);
+  json.member("offset", use.offset);
+  json.member("bytes", use.bytes);
 }
 
 void write_use(JsonText& json, const Plan& plan, const Use& use) {
   json.object([&] {
-    json.member("field", use.field);
-    json.member("buffer", plan.buffers[use.buffer].range.name);
-    json.member("offset", use.offset);
-    json.member("bytes", use.bytes);
+    write_range(json, plan, use);
     json.member("access", nodewright::to_string(use.access));
     if (use.settled) json.member("settled", true);
     if (use.peer != PeerUse::none) json.member("peer", use.peer == PeerUse::out ? "out" : "in");
@@ -257,6 +274,10 @@ void write_node(JsonText& json, const Plan& plan, const PlanNode& node) {
     if (node.kind == NodeKind::library) json.member("library", node.library->what);
     if (node.kind == NodeKind::child) json.member("patchable_inside", node.patchable_inside);
     if (node.read != nullptr && !node.read->what.empty()) json.member("what", node.read->what);
+    if (node.read != nullptr && !node.read->possible.empty())
+      json.key("possible").array(node.read->possible, [&](const Use& use) {
+        json.object([&] { write_range(json, plan, use); });
+      });
     if (!node.bodies.empty())
       json.key("bodies").array(
           node.bodies, [&](const std::shared_ptr<const Plan>& body) { json.object([&] { write_plan(json, *body); }); });

@@ -129,16 +129,22 @@ class DumpCheck {
         if (!size.is_number_unsigned()) refuse(fmt::format("\"{}\" of {} has an entry that is no size", key, at()));
     }
     for (const char* key : {"shared_bytes", "bytes_read", "bytes_written"}) count(node, key, at);
-    check_each(node, "uses", at, [&](const Json& use, const auto& where) {
+    const auto check_use = [&](const Json& use, const auto& where) {
       const auto inside = [&] { return at() + ", " + where(); };
-      for (const char* key : {"field", "buffer", "access"}) member(use, key, Type::string, inside);
+      for (const char* key : {"field", "buffer"}) member(use, key, Type::string, inside);
       for (const char* key : {"offset", "bytes"}) count(use, key, inside);
+    };
+    check_each(node, "uses", at, [&](const Json& use, const auto& where) {
+      check_use(use, where);
+      member(use, "access", Type::string, [&] { return at() + ", " + where(); });
     });
+    if (node.contains("possible")) check_each(node, "possible", at, check_use);
     if (node.contains("request")) member(node, "request", Type::string, at);
     if (node.contains("arguments"))
       check_each(node, "arguments", at, [&](const Json& argument, const auto& where) {
         const auto inside = [&] { return at() + ", " + where(); };
         for (const char* key : {"field", "role", "type"}) member(argument, key, Type::string, inside);
+        if (argument.contains("hex")) member(argument, "hex", Type::string, inside);
       });
     if (!node.contains("bodies")) return;
     const Json& bodies = member(node, "bodies", Type::array, at);

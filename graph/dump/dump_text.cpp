@@ -220,6 +220,9 @@ std::string text_of(const Plan& plan, Fold fold, KnownBuffers& known, const std:
     fmt::format_to(write, "{}node {} {} | {}{} |", indent, node.id, node.name, what_of(node), words_of(node.read));
     for (const Use& use : node.uses)
       fmt::format_to(write, " {}{}={}", sign(use), use.field, describe_range(plan, use.buffer, use.offset, use.bytes));
+    if (node.read != nullptr)
+      for (const Use& use : node.read->possible)
+        fmt::format_to(write, " ?{}={}", use.field, describe_range(plan, use.buffer, use.offset, use.bytes));
     fmt::format_to(write, " | after {}\n", after[node.id].empty() ? "nothing" : after[node.id]);
     for (const auto& body : node.bodies) out += text_of(*body, fold, known, indent + "  ");
     if (!shown.after_node[node.id].empty()) out += indent + shown.after_node[node.id];

@@ -17,7 +17,8 @@ namespace nodewright {
 enum class Fold : uint8_t { none, layers };
 
 // A summary, the buffers, then one line a node: shape, kernel, uses (<in, >out, <>inout, =frozen, <~ in or inout that
-// may be read before the wait, >>packets for another device, <<packets from another), and what it follows.
+// may be read before the wait, >>packets for another device, <<packets from another, ?where an argument of a read graph
+// points, to the end of the buffer), and what it follows.
 // A plan inside a node stands below the node, indented, with the buffers that the outer plan does not know.
 // Folded, a line "15 × same block: l1 .. l15" stands for the layers left out and says what the first of them follows; a
 // buffer that each of them has under its own name is shown once.
@@ -44,9 +45,12 @@ std::string to_dot(const Plan& plan);
 // conditional node "conditional":
 // {"type", "default_value", "reset_each_launch"}; a values node "values": ["32 bits >= 0x3"]; a semaphore's
 // "semaphore_value"; a child "patchable_inside"; both have "bodies": plans in this form up
-// to "edges". A value that no double holds exactly (an integer beyond 2^53, nan, inf) is a string, one whose type is
-// "other" null. Throws Error as check_timings does.
-// `about`: facts from outside the plan, such as {"model", "demo"} and {"commit", "03c575c"}.
+// to "edges". Of a graph that was built elsewhere (graph/read/read_graph.h) a node may have "what", a kernel
+// "possible":
+// [{"field", "buffer", "offset", "bytes"}], and each argument "hex": its bytes as they lie in memory, two digits each,
+// with dots for addresses. A value that no double holds exactly (an integer beyond 2^53, nan, inf) is a string, one
+// whose type is "other" null. Throws Error as check_timings does. `about`: facts from outside the plan, such as
+// {"model", "demo"} and {"commit", "03c575c"}.
 std::string to_json(const Plan& plan, const PlanTimings* timings = nullptr, const PlanFacts& about = {});
 
 // One page for a browser, without any further file and without network: the plan folded by layer, every node's kernel,

@@ -99,7 +99,8 @@ Item item_of_node(const Json& node) {
   const std::string kernel = node["kernel"];
   Item item{.name = node["name"], .layer = node["layer"], .words = {}, .properties = {}};
   item.words = kernel.empty() ? node["kind"].get<std::string>() : "kernel " + kernel;
-  static const std::set<std::string> elsewhere = {"id", "name", "layer", "uses", "arguments", "bodies", "request"};
+  static const std::set<std::string> elsewhere = {"id",        "name",   "layer",   "uses",
+                                                  "arguments", "bodies", "request", "possible"};
   for (const auto& [what, is] : node.items())
     if (!elsewhere.contains(what)) item.properties.add(what, is);
   item.properties.add("bodies", Json(node.contains("bodies") ? node["bodies"].size() : 0));
@@ -110,10 +111,16 @@ Item item_of_node(const Json& node) {
                          fmt::format("{}[{},{}) {}{}", use["buffer"].get<std::string>(), offset, offset + bytes,
                                      use["access"].get<std::string>(), use.contains("settled") ? " settled" : ""));
   }
+  if (node.contains("possible"))
+    for (const Json& use : node["possible"])
+      item.properties.join(use["field"], fmt::format("perhaps {} from {} on", use["buffer"].get<std::string>(),
+                                                     use["offset"].get<uint64_t>()));
   if (!node.contains("arguments")) return item;
   for (const Json& argument : node["arguments"]) {
     const std::string field = argument["field"];
-    if (argument.contains("value")) {
+    if (argument.contains("hex")) {
+      item.properties.add(field + " bytes", argument["hex"]);
+    } else if (argument.contains("value")) {
       const Json& value = argument["value"];
       item.properties.add(field, value.is_array() ? Json(value.dump()) : value);
     }

@@ -3,13 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <mutex>
-#include <set>
 #include <utility>
 
 #include "graph/graph_builder.h"
 #include "graph/nodes/graph_handle.h"
 #include "graph/nodes/library_nodes.h"
+#include "graph/nodes/nested_uses.h"
 #include "runtime/calls/child_ownership.h"
 #include "runtime/context_guard.h"
 #include "runtime/event.h"
@@ -53,78 +52,11 @@ const PlanNode* find_node(const Plan& plan, const Predicate& matches) {
   return nullptr;
 }
 
-// A copy of `name` that lives as long as the program, as a use's field does: a use outlives the inner plan whose node
-// it is named after, where patch_child puts another plan in its place. There are as many as there are names of inner
-// nodes.
-std::string_view kept_name(std::string_view name) {
-  static std::mutex mutex;
-  static std::set<std::string, std::less<>> names;
-  const std::lock_guard lock(mutex);
-  const auto found = names.find(name);
-  return found != names.end() ? *found : *names.emplace(name).first;
-}
-
 // The names of a plan and of the plans inside it.
 void collect_names(const Plan& plan, std::vector<std::string_view>& names) {
   names.push_back(plan.name);
   for (const PlanNode& node : plan.nodes)
     for (const auto& body : node.bodies) collect_names(*body, names);
-}
-
-// What the nodes of a plan, taken as one node, do with a range.
-struct NestedUse {
-  uint64_t begin = 0, end = 0;
-  uint64_t buffer = 0;     // where the buffer starts that it lies in
-  std::string_view field;  // the first node that touches it
-  bool writes = false, reads_first = false;
-
-  Access access() const {
-    if (!writes) return Access::in;  // none of them starts before their node does: frozen needs no word of its own
-    return reads_first ? Access::inout : Access::out;
-  }
-};
-
-// The ranges that nodes of these plans touch, disjoint and by address. The nodes of one plan run in order, so bytes
-// that are written first need not hold a value before. `may_not_run`: nor is it known that they are written.
-std::vector<NestedUse> nested_uses(std::span<const Plan* const> plans, bool may_not_run) {
-  std::vector<uint64_t> cuts;
-  for (const Plan* plan : plans)
-    for (const PlanNode& node : plan->nodes)
-      for (const Use& use : node.uses) {
-        const uint64_t begin = plan->buffers[use.buffer].range.address + use.offset;
-        cuts.insert(cuts.end(), {begin, begin + use.bytes});
-      }
-  std::sort(cuts.begin(), cuts.end());
-  cuts.erase(std::unique(cuts.begin(), cuts.end()), cuts.end());
-  std::vector<NestedUse> pieces(cuts.empty() ? 0 : cuts.size() - 1);
-  for (size_t i = 0; i < pieces.size(); ++i) pieces[i] = {.begin = cuts[i], .end = cuts[i + 1], .field = {}};
-  std::vector<const Plan*> writer(pieces.size());  // the plan whose node wrote the piece last
-  for (const Plan* plan : plans)
-    for (const PlanNode& node : plan->nodes)
-      for (const Use& use : node.uses) {
-        const uint64_t begin = plan->buffers[use.buffer].range.address + use.offset;
-        const auto first = std::lower_bound(cuts.begin(), cuts.end(), begin) - cuts.begin();
-        for (auto i = static_cast<size_t>(first); i < pieces.size() && pieces[i].end <= begin + use.bytes; ++i) {
-          NestedUse& piece = pieces[i];
-          if (piece.field.empty()) piece.field = kept_name(node.name);
-          piece.buffer = plan->buffers[use.buffer].range.address;
-          if (reads(use.access) && writer[i] != plan) piece.reads_first = true;
-          if (!writes(use.access)) continue;
-          piece.writes = true;
-          piece.reads_first |= may_not_run;
-          writer[i] = plan;
-        }
-      }
-  std::vector<NestedUse> joined;
-  for (const NestedUse& piece : pieces) {
-    if (piece.field.empty()) continue;  // between two uses
-    if (!joined.empty() && joined.back().end == piece.begin && joined.back().buffer == piece.buffer &&
-        joined.back().field == piece.field && joined.back().access() == piece.access())
-      joined.back().end = piece.end;
-    else
-      joined.push_back(piece);
-  }
-  return joined;
 }
 
 }  // namespace

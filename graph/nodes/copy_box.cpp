@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "graph/graph_builder.h"
+#include "graph/nodes/touched_ranges.h"
 
 namespace nodewright {
 
@@ -47,13 +48,9 @@ CopyNode GraphBuilder::copy_box(std::string_view name, const CopyEnd& to, const 
                .from_height = box.from_height};
   std::vector<AddressedUse> uses;
   uses.reserve(2 * box.slices * box.rows);
-  const auto use_end = [&](std::string_view field, uint64_t address, uint64_t pitch, uint64_t height, Access access) {
-    for (uint64_t slice = 0; slice < box.slices; ++slice)
-      for (uint64_t row = 0; row < box.rows; ++row)
-        uses.push_back({field, address + (slice * height + row) * pitch, box.bytes, access, 1});
-  };
-  use_end("to", to.address, box.to_pitch, box.to_height, Access::out);
-  use_end("from", from.address, box.from_pitch, box.from_height, Access::in);
+  for_each_row(node.copy, [&](std::string_view field, uint64_t address, uint64_t bytes, Access access) {
+    uses.push_back({field, address, bytes, access, 1});
+  });
   return {add(std::move(node), uses, std::nullopt, after)};
 }
 

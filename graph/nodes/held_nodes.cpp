@@ -46,6 +46,15 @@ struct HeldEnd {
   bool is_linear() const { return type != CU_MEMORYTYPE_ARRAY && lod == 0; }
 };
 
+HeldEnd from_of(const CUDA_MEMCPY3D& held) {
+  return {held.srcMemoryType, held.srcHost, held.srcDevice, held.srcXInBytes, held.srcY,
+          held.srcZ,          held.srcLOD,  held.srcPitch,  held.srcHeight};
+}
+HeldEnd to_of(const CUDA_MEMCPY3D& held) {
+  return {held.dstMemoryType, held.dstHost, held.dstDevice, held.dstXInBytes, held.dstY,
+          held.dstZ,          held.dstLOD,  held.dstPitch,  held.dstHeight};
+}
+
 // Host memory may come back as unified: the driver knows whose it is.
 bool is_host(const Device& device, CUmemorytype type, uint64_t address) {
   if (type != CU_MEMORYTYPE_UNIFIED) return type == CU_MEMORYTYPE_HOST;
@@ -157,10 +166,7 @@ CUDA_MEMCPY3D held_copy(const Driver& driver, CUgraphNode node, std::string_view
 }
 
 std::optional<CopyParameters> copy_of(const Device& device, const CUDA_MEMCPY3D& held) {
-  const HeldEnd from{held.srcMemoryType, held.srcHost, held.srcDevice, held.srcXInBytes, held.srcY,
-                     held.srcZ,          held.srcLOD,  held.srcPitch,  held.srcHeight};
-  const HeldEnd to{held.dstMemoryType, held.dstHost, held.dstDevice, held.dstXInBytes, held.dstY,
-                   held.dstZ,          held.dstLOD,  held.dstPitch,  held.dstHeight};
+  const HeldEnd from = from_of(held), to = to_of(held);
   if (!from.is_linear() || !to.is_linear()) return std::nullopt;
   const size_t width = held.WidthInBytes, rows = std::max<size_t>(held.Height, 1),
                planes = std::max<size_t>(held.Depth, 1);
@@ -183,6 +189,24 @@ std::optional<CopyParameters> copy_of(const Device& device, const CUDA_MEMCPY3D&
   copy.from_height = from.slice(width, rows) / from.row(width);
   copy.to_height = to.slice(width, rows) / to.row(width);
   return copy;
+}
+
+std::vector<Use> linear_uses(const CUDA_MEMCPY3D& held) {
+  const size_t width = held.WidthInBytes, rows = std::max<size_t>(held.Height, 1),
+               planes = std::max<size_t>(held.Depth, 1);
+  std::vector<Use> uses;
+  const auto add_end = [&](std::string_view field, const HeldEnd& end, Access access) {
+    if (!end.is_linear()) return;
+    for (size_t plane = 0; plane < planes; ++plane)
+      for (size_t row = 0; row < rows; ++row)
+        uses.push_back({.field = field,
+                        .offset = end.address(width, rows) + plane * end.slice(width, rows) + row * end.row(width),
+                        .bytes = width,
+                        .access = access});
+  };
+  add_end("to", to_of(held), Access::out);
+  add_end("from", from_of(held), Access::in);
+  return uses;
 }
 
 FillParameters held_fill(const Driver& driver, CUgraphNode node, std::string_view name) {

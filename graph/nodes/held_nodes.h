@@ -45,6 +45,9 @@ CUDA_MEMCPY3D held_copy(const Driver& driver, CUgraphNode node, std::string_view
 // Nothing for a copy that no plan can say: of arrays, or of planes whose rows do not lie at one distance.
 std::optional<CopyParameters> copy_of(const Device& device, const CUDA_MEMCPY3D& held);
 
+// What it does with memory that is no array, a use a row: each with its address as its offset, and in no buffer.
+std::vector<Use> linear_uses(const CUDA_MEMCPY3D& held);
+
 FillParameters held_fill(const Driver& driver, CUgraphNode node, std::string_view name);
 
 CUDA_BATCH_MEM_OP_NODE_PARAMS held_values(const Driver& driver, CUgraphNode node, std::string_view name);

@@ -4,32 +4,12 @@
 #include <algorithm>
 
 #include "graph/graph_builder.h"
+#include "graph/nodes/touched_ranges.h"
+
 namespace nodewright {
 namespace {
 
 constexpr size_t kMostOperations = 255;  // cuStreamBatchMemOp in cuda.h: "must be less than 256"
-
-// What the operations of one node do with one word, in their order.
-struct WordUse {
-  uint64_t address = 0, bytes = 0;
-  bool read_first = false, written = false;
-
-  Access access() const { return !written ? Access::in : read_first ? Access::inout : Access::out; }
-};
-
-std::vector<WordUse> word_uses(const std::vector<ValueOperation>& operations) {
-  std::vector<WordUse> uses;
-  for (const ValueOperation& operation : operations) {
-    const auto same = [&](const WordUse& use) {
-      return use.address == operation.address && use.bytes == operation.bytes;
-    };
-    auto use = std::find_if(uses.begin(), uses.end(), same);
-    if (use == uses.end()) use = uses.insert(uses.end(), {operation.address, operation.bytes});
-    use->read_first |= operation.waits && !use->written;
-    use->written |= !operation.waits;
-  }
-  return uses;
-}
 
 bool any_of(const std::vector<ValueOperation>& operations, bool (*matches)(const ValueOperation&)) {
   return std::any_of(operations.begin(), operations.end(), matches);

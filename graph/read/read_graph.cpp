@@ -4,19 +4,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
 #include <queue>
+#include <set>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
 #include "graph/nodes/held_nodes.h"
 #include "graph/nodes/host_call.h"
+#include "graph/nodes/nested_uses.h"
+#include "graph/nodes/touched_ranges.h"
 #include "graph/read/kernel_names.h"
 #include "graph/read/read_kernels.h"
+#include "graph/read/read_memory.h"
+#include "graph/read/read_orders.h"
+#include "graph/read/stated_uses.h"
 #include "runtime/context_guard.h"
 
 namespace nodewright {
@@ -68,6 +76,17 @@ std::string name_of_function(CUhostFn function) {
   return fmt::format("a function of {}", std::filesystem::path(info.dli_fname).filename().string());
 }
 
+uint64_t word_at(const PlanNode& node, size_t offset) {
+  uint64_t word = 0;
+  std::memcpy(&word, node.arguments.data() + offset, sizeof word);
+  return word;
+}
+
+// "2", or of the word at byte 8 of a struct "2+8".
+std::string_view name_of_word(const FieldInfo& field, size_t at) {
+  return kept_name(at == 0 ? std::string(field.name) : fmt::format("{}+{}", field.name, at));
+}
+
 std::string words_of_end(CUmemorytype type) {
   switch (type) {
     case CU_MEMORYTYPE_ARRAY:
@@ -82,9 +101,18 @@ std::string words_of_end(CUmemorytype type) {
 // One graph after the other, the outermost first.
 class GraphReader {
  public:
-  explicit GraphReader(Device& device) : device_(device), driver_(device.driver()) {}
+  GraphReader(Device& device, std::span<const StatedKernel> stated)
+      : device_(device), driver_(device.driver()), stated_(stated) {}
 
   Plan read(CUgraph graph, const std::string& name) {
+    Plan plan = read_nodes(graph, name);
+    memory_.place(plan);
+    find_reasons(plan);
+    return plan;
+  }
+
+ private:
+  Plan read_nodes(CUgraph graph, const std::string& name) {
     const std::vector<HeldEdge> edges = held_edges(driver_, graph, name);
     const OrderedNodes ordered = ordered_nodes(held_nodes(driver_, graph, name), edges, name);
     Plan plan;
@@ -110,16 +138,17 @@ class GraphReader {
     return plan;
   }
 
- private:
   // `numbers`: of the names given so far.
   void read_node(Plan& plan, PlanNode& node, CUgraphNode handle, std::map<std::string, size_t>& numbers) {
     const std::string place = fmt::format("{}, node {}", plan.name, node.id);
     const CUgraphNodeType type = held_type(driver_, handle, place);
-    std::string what;
+    const auto read = std::make_shared<ReadNode>();
+    read->handle = handle;
+    std::string& what = read->what;
     std::string_view base;
     switch (type) {
       case CU_GRAPH_NODE_TYPE_KERNEL:
-        base = read_kernel(node, handle, place);
+        base = read_kernel(node, *read, place);
         break;
       case CU_GRAPH_NODE_TYPE_MEMCPY:
         what = read_copy(node, handle, place);
@@ -128,6 +157,9 @@ class GraphReader {
       case CU_GRAPH_NODE_TYPE_MEMSET:
         node.kind = NodeKind::memset;
         node.fill = held_fill(driver_, handle, place);
+        for_each_row(node.fill, [&](std::string_view field, uint64_t address, uint64_t bytes, Access access) {
+          node.uses.push_back({.field = field, .offset = address, .bytes = bytes, .access = access});
+        });
         break;
       case CU_GRAPH_NODE_TYPE_HOST:
         what = read_host(node, handle, place);
@@ -170,16 +202,17 @@ class GraphReader {
     std::string named(base.empty() ? to_string(node.kind) : base);
     std::ranges::replace(named, ' ', '_');
     node.name = fmt::format("{}.{}", named, numbers[named]++);
-    if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) read_allocation(plan, node, handle);
-    if (type == CU_GRAPH_NODE_TYPE_MEM_FREE) what = read_free(plan, node, handle);
+    if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC) read_allocation(node, handle);
+    if (type == CU_GRAPH_NODE_TYPE_MEM_FREE) what = read_free(node, handle);
     if (type == CU_GRAPH_NODE_TYPE_GRAPH) read_child(plan, node, handle);
     if (type == CU_GRAPH_NODE_TYPE_CONDITIONAL) what = read_conditional(plan, node, handle);
-    node.read = std::make_shared<const ReadNode>(ReadNode{handle, std::move(what)});
+    for (const Use& use : node.uses) memory_.add(use);
+    node.read = read;
   }
 
   // Returns the name to number.
-  std::string_view read_kernel(PlanNode& node, CUgraphNode handle, const std::string& place) {
-    const CUDA_KERNEL_NODE_PARAMS held = held_kernel(driver_, handle, place);
+  std::string_view read_kernel(PlanNode& node, ReadNode& read, const std::string& place) {
+    const CUDA_KERNEL_NODE_PARAMS held = held_kernel(driver_, read.handle, place);
     const ReadKernels::Kernel& kernel = kernels_->of(device_, held);
     node.kind = NodeKind::kernel;
     node.kernel = &kernel.loaded;
@@ -191,16 +224,69 @@ class GraphReader {
     node.shape.block[1] = held.blockDimY;
     node.shape.block[2] = held.blockDimZ;
     node.shape.shared_bytes = held.sharedMemBytes;
-    node.attributes = held_attributes(driver_, handle, place);
+    node.attributes = held_attributes(driver_, read.handle, place);
     const std::vector<std::byte> arguments = held_arguments(held, kernel.loaded.parameters);
     node.arguments.assign(arguments.begin(), arguments.end());
+    add_pointers(node, read, kernel, place);
     return kernel.short_name;
+  }
+
+  // Of every eight bytes of an argument that are an address: stated or possible.
+  void add_pointers(PlanNode& node, ReadNode& read, const ReadKernels::Kernel& kernel, const std::string& place) {
+    const StatedKernel* stated = stated_of(stated_, kernel.loaded.name, kernel.short_name);
+    std::set<size_t> told;  // where they are in the arguments
+    if (stated != nullptr) {
+      node.waits_for_inputs |= stated->waits;
+      for (const StatedUse& use : stated->uses) {
+        const size_t offset = add_stated_use(node, *stated, use, place);
+        if (told.insert(offset).second) read.pointers.push_back(static_cast<uint32_t>(offset));
+      }
+    }
+    for (const FieldInfo& field : node.fields)
+      for (size_t at = 0; at + sizeof(uint64_t) <= field.bytes; at += sizeof(uint64_t)) {
+        const uint64_t address = word_at(node, field.offset + at);
+        if (told.contains(field.offset + at) || !memory_.knows(address)) continue;
+        read.possible.push_back({.field = name_of_word(field, at), .offset = address});
+        read.pointers.push_back(static_cast<uint32_t>(field.offset + at));
+      }
+  }
+
+  // Returns where the address is in the arguments.
+  size_t add_stated_use(PlanNode& node, const StatedKernel& stated, const StatedUse& use, const std::string& place) {
+    const std::string argument =
+        fmt::format("argument {}{}", use.argument, use.at == 0 ? "" : fmt::format(" at {}", use.at));
+    const auto refuse = [&](std::string detail, std::string advice) {
+      throw Error({.doing = "read graph",
+                   .object = place,
+                   .detail = fmt::format("{} states what {} of kernel '{}' does: {}",
+                                         stated.source.empty() ? "a StatedKernel" : stated.source, argument,
+                                         node.kernel->name, detail),
+                   .advice = std::move(advice),
+                   .fault = Fault::usage});
+    };
+    if (use.argument >= node.fields.size())
+      refuse(fmt::format("the kernel has {} parameters", node.fields.size()), "count parameters from 0 on");
+    const FieldInfo& field = node.fields[use.argument];
+    if (use.at % sizeof(uint64_t) != 0 || use.at + sizeof(uint64_t) > field.bytes)
+      refuse(fmt::format("the parameter has {} bytes", field.bytes), "name where eight bytes are an address");
+    const size_t offset = field.offset + use.at;
+    const uint64_t address = word_at(node, offset);
+    if (address == 0) return offset;
+    const bool known = memory_.knows(address);
+    if (use.bytes == 0 && !known)
+      refuse(fmt::format("the driver knows no allocation at {:#x}", address), "state how many bytes it uses");
+    if (known && use.bytes != 0 && !memory_.knows(address + use.bytes - 1))
+      refuse(fmt::format("the allocation at {:#x} ends before {} bytes", address, use.bytes), "state fewer bytes");
+    node.uses.push_back(
+        {.field = name_of_word(field, use.at), .offset = address, .bytes = use.bytes, .access = use.access});
+    return offset;
   }
 
   // This and those below return what the node is beyond a plan's words.
   std::string read_copy(PlanNode& node, CUgraphNode handle, const std::string& place) {
     const CUDA_MEMCPY3D held = held_copy(driver_, handle, place);
     node.kind = NodeKind::memcpy;
+    for (const Use& use : linear_uses(held)) node.uses.push_back(use);
     if (const auto copy = copy_of(device_, held)) {
       node.copy = *copy;
       return "";
@@ -244,29 +330,30 @@ class GraphReader {
       }
       node.values.push_back(*operation);
     }
+    for (const WordUse& use : word_uses(node.values))
+      node.uses.push_back({.field = kept_name(node.uses.empty() ? "value" : fmt::format("value {}", node.uses.size())),
+                           .offset = use.address,
+                           .bytes = use.bytes,
+                           .access = use.access()});
     return "";
   }
 
-  void read_allocation(Plan& plan, PlanNode& node, CUgraphNode handle) {
+  void read_allocation(PlanNode& node, CUgraphNode handle) {
     CUDA_MEM_ALLOC_NODE_PARAMS held{};
     check(driver_.cuGraphMemAllocNodeGetParams(handle, &held), "cuGraphMemAllocNodeGetParams", node.name);
     node.allocated = held.dptr;
-    const auto buffer = static_cast<uint32_t>(plan.buffers.size());
-    plan.buffers.push_back({{node.name, held.dptr, held.bytesize, "allocation"}});
-    node.uses.push_back({.field = "memory", .buffer = buffer, .bytes = held.bytesize, .access = Access::out});
+    allocated_[held.dptr] = held.bytesize;
+    memory_.add_allocation(node.name, held.dptr, held.bytesize);
+    node.uses.push_back({.field = "memory", .offset = held.dptr, .bytes = held.bytesize, .access = Access::out});
   }
 
-  std::string read_free(Plan& plan, PlanNode& node, CUgraphNode handle) {
+  std::string read_free(PlanNode& node, CUgraphNode handle) {
     CUdeviceptr address = 0;
     check(driver_.cuGraphMemFreeNodeGetParams(handle, &address), "cuGraphMemFreeNodeGetParams", node.name);
     node.allocated = address;
-    const auto held =
-        std::ranges::find(plan.buffers, address, [](const Buffer& buffer) { return buffer.range.address; });
-    if (held == plan.buffers.end()) return "memory that another graph allocated";
-    node.uses.push_back({.field = "memory",
-                         .buffer = static_cast<uint32_t>(held - plan.buffers.begin()),
-                         .bytes = held->range.bytes,
-                         .access = Access::out});
+    const auto held = allocated_.find(address);
+    if (held == allocated_.end()) return "memory that another graph allocated";
+    node.uses.push_back({.field = "memory", .offset = address, .bytes = held->second, .access = Access::out});
     return "";
   }
 
@@ -274,7 +361,7 @@ class GraphReader {
     CUgraph inside = nullptr;
     check(driver_.cuGraphChildGraphNodeGetGraph(handle, &inside), "cuGraphChildGraphNodeGetGraph", node.name);
     node.kind = NodeKind::child;
-    node.bodies.push_back(std::make_shared<const Plan>(read(inside, fmt::format("{}/{}", plan.name, node.name))));
+    node.bodies.push_back(std::make_shared<Plan>(read_nodes(inside, fmt::format("{}/{}", plan.name, node.name))));
   }
 
   std::string read_conditional(const Plan& plan, PlanNode& node, CUgraphNode handle) {
@@ -301,7 +388,7 @@ class GraphReader {
     }
     node.kind = NodeKind::conditional;
     for (unsigned i = 0; i < conditional.size; ++i)
-      node.bodies.push_back(std::make_shared<const Plan>(read(
+      node.bodies.push_back(std::make_shared<Plan>(read_nodes(
           conditional.phGraph_out[i], fmt::format("{}/{}.{}", plan.name, node.name, body_name(node.conditional, i)))));
     return "";
   }
@@ -312,14 +399,17 @@ class GraphReader {
 
   Device& device_;
   const Driver& driver_;
+  std::span<const StatedKernel> stated_;
   std::shared_ptr<ReadKernels> kernels_ = std::make_shared<ReadKernels>();
+  ReadMemory memory_{device_};
+  std::map<uint64_t, uint64_t> allocated_;  // bytes of the memory of allocation nodes, by address
 };
 
 }  // namespace
 
 Plan read_graph(Device& device, CUgraph graph, const ReadOptions& options) {
   const ContextGuard current(device);
-  return GraphReader(device).read(graph, options.name);
+  return GraphReader(device, options.uses).read(graph, options.name);
 }
 
 }  // namespace nodewright

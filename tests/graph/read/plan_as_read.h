@@ -1,10 +1,13 @@
 // What read_graph tells of a graph that was built of a plan, compared with that plan in all that a driver knows: kinds,
-// functions, shapes, attributes, argument bytes, copies, fills, handles, memory, bodies, and edges with their types.
+// functions, shapes, attributes, argument bytes, copies, fills and what they touch, handles, memory, bodies, and edges
+// with their types.
 #pragma once
 
 #include <cstring>
 #include <memory>
+#include <set>
 #include <string>
+#include <tuple>
 
 #include "graph/dump/plan_diff.h"
 #include "graph/graph_exec.h"
@@ -31,6 +34,9 @@ class PlanAsRead {
       return "'" + planned.name + "' has " + std::to_string(planned.nodes.size()) + " nodes, and " +
              std::to_string(found.nodes.size()) + " were read";
     const BuiltPlan& built = built_of(planned);
+    for (size_t i = 0; i < planned.nodes.size(); ++i)
+      if (touches_by_parameters(planned.nodes[i].kind) && touched(planned, i) != touched(found, i))
+        return "node '" + planned.nodes[i].name + "' of '" + planned.name + "': other uses\n" + to_text(found);
     found.name = planned.name;
     found.facts = planned.facts;
     found.buffers = planned.buffers;
@@ -45,6 +51,21 @@ class PlanAsRead {
         if (edge.type == EdgeType::programmatic) plan->nodes[edge.to].waits_for_inputs = true;
       }
     return "";
+  }
+
+  static bool touches_by_parameters(NodeKind kind) {
+    return kind == NodeKind::memcpy || kind == NodeKind::memset || kind == NodeKind::values;
+  }
+
+  // What a node touches, by address.
+  std::set<std::tuple<std::string, uint64_t, uint64_t, Access>> touched(const Plan& plan, size_t id) const {
+    std::set<std::tuple<std::string, uint64_t, uint64_t, Access>> ranges;
+    for (const Use& use : plan.nodes[id].uses) {
+      const uint64_t start = plan.buffers[use.buffer].range.address;
+      const uint64_t address = is_allocated(start) ? exec_.memory().address_of(start) : start;
+      ranges.emplace(use.field, address + use.offset, use.bytes, use.access);
+    }
+    return ranges;
   }
 
   // Makes the same of both what a driver does not tell.

@@ -3,9 +3,9 @@
 #include "graph/read/read_graph.h"
 
 #include "graph/dump/graph_dump.h"
-#include "graph/nodes/graph_handle.h"
+#include "graph/hazard_check.h"
 #include "graph/read/kernel_names.h"
-#include "tests/graph/nodes/every_kind.h"
+#include "tests/graph/read/graph_by_hand.h"
 #include "tests/graph/read/plan_as_read.h"
 
 namespace nodewright {
@@ -21,7 +21,7 @@ TEST(KernelNames, AreDemangledAndShortened) {
   EXPECT_EQ(short_name(""), "kernel");
 }
 
-class ReadGraphTest : public EveryKindTest {
+class ReadGraphTest : public GraphByHandTest {
  protected:
   void add_all(GraphBuilder& g, bool in_body) {
     EveryKindTest::add_all(g, in_body);
@@ -72,31 +72,6 @@ class ReadGraphTest : public EveryKindTest {
     copy.Height = 2;
     copy.Depth = 3;
     return planes;
-  }
-
-  GraphHandle new_graph() {
-    CUgraph graph = nullptr;
-    driver().check(driver().cuGraphCreate(&graph, 0), "cuGraphCreate", "create", "graph");
-    return GraphHandle(driver(), graph);
-  }
-  CUgraphNode add(const GraphHandle& graph, CUgraphNodeParams params, std::vector<CUgraphNode> before = {},
-                  std::vector<CUgraphEdgeData> edges = {}) {
-    CUgraphNode node = nullptr;
-    driver().check(driver().cuGraphAddNode(&node, graph.get(), before.data(), edges.empty() ? nullptr : edges.data(),
-                                           before.size(), &params),
-                   "cuGraphAddNode", "add", "node");
-    return node;
-  }
-  CUgraphNodeParams accumulate_params(void** pointers) {
-    CUgraphNodeParams params{};
-    params.type = CU_GRAPH_NODE_TYPE_KERNEL;
-    params.kernel.func = machine().accumulate.loaded->function;
-    const LaunchShape shape = blend_shape(n);
-    params.kernel.gridDimX = shape.grid[0];
-    params.kernel.blockDimX = shape.block[0];
-    params.kernel.gridDimY = params.kernel.gridDimZ = params.kernel.blockDimY = params.kernel.blockDimZ = 1;
-    params.kernel.kernelParams = pointers;
-    return params;
   }
 
   Words rounds_ = words("rounds", 1);
@@ -219,6 +194,59 @@ TEST_F(ReadGraphOnCpuDriver, WhatPlansHaveNoWordForIsNamed) {
   EXPECT_NE(to_text(plan).find("other: signals 2 external semaphores: 3, 4 |"), std::string::npos) << to_text(plan);
   EXPECT_NE(to_text(plan).find("memcpy 3 slices of 2 rows of 8 B on device"), std::string::npos) << to_text(plan);
   for (const CUexternalSemaphore semaphore : semaphores) driver().cuDestroyExternalSemaphore(semaphore);
+}
+
+// Every address in an argument, also inside a struct; the kernel is ordered by none of them.
+TEST_F(ReadGraphTest, AnAddressInAnArgumentIsAPossibleUse) {
+  const GraphHandle graph = new_graph();
+  const Accumulate args{.y = y_.subview(4, 8), .x = x_, .salt = 2};
+  void* pointers[] = {const_cast<Accumulate*>(&args)};
+  add(graph, accumulate_params(pointers));
+  add(graph, accumulate_params(pointers));
+  const Plan plan = read_graph(device(), graph.get());
+  const PlanNode& node = node_named(plan, "accumulate.0");
+  EXPECT_TRUE(node.uses.empty());
+  ASSERT_EQ(node.read->possible.size(), 2u);
+  EXPECT_EQ(node.read->pointers.size(), 2u);
+  const std::string text = to_text(plan);
+  EXPECT_NE(text.find("buffer y 512 B possible: device memory live-in live-out\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("=y[16,512) "), std::string::npos) << text;
+  EXPECT_NE(text.find("=x[0,512) "), std::string::npos) << text;
+  EXPECT_NE(text.find(" ?0"), std::string::npos) << text;
+  EXPECT_TRUE(missing_orders(plan).empty());
+  const std::string json = to_json(plan);
+  EXPECT_NE(json.find("\"possible\": ["), std::string::npos) << json;
+  EXPECT_NE(json.find("................"), std::string::npos) << json;
+  EXPECT_EQ(json, to_json(read_graph(device(), graph.get())));
+}
+
+TEST_F(ReadGraphTest, CopiesAndFillsUseTheMemoryAtTheirAddresses) {
+  const GraphHandle graph = new_graph();
+  CUgraphNodeParams planes = three_planes();
+  CUDA_MEMCPY3D& copy = planes.memcpy.copyParams;
+  copy.srcPitch = copy.dstPitch = 16;
+  copy.srcHeight = copy.dstHeight = 4;  // two of these rows are copied
+  const CUgraphNode first = add(graph, planes);
+  CUgraphNodeParams fill{};
+  fill.type = CU_GRAPH_NODE_TYPE_MEMSET;
+  fill.memset.dst = y_.address() + 8;
+  fill.memset.elementSize = 4;
+  fill.memset.width = 2;
+  fill.memset.height = 2;
+  fill.memset.pitch = 64;
+  add(graph, fill, {first});
+  const Plan plan = read_graph(device(), graph.get());
+  const PlanNode& copied = node_named(plan, "memcpy.0");
+  ASSERT_EQ(copied.uses.size(), 12u);
+  EXPECT_EQ(copied.uses[0].access, Access::out);
+  EXPECT_EQ(copied.uses[3].offset, 80u);  // row 1 of slice 1
+  EXPECT_EQ(copied.uses[6].access, Access::in);
+  EXPECT_EQ(copied.traffic.bytes_read, 48u);
+  const PlanNode& filled = node_named(plan, "memset.0");
+  ASSERT_EQ(filled.uses.size(), 2u);
+  EXPECT_EQ(filled.uses[1].offset, 72u);
+  EXPECT_NE(to_text(plan).find(">to=y[72,80) | after memcpy.0 (declared)"), std::string::npos) << to_text(plan);
+  EXPECT_TRUE(missing_orders(plan).empty());
 }
 
 // Planes whose rows lie at one distance are rows.
