@@ -60,9 +60,14 @@ class BlockPair {
            a.live_out == b.live_out && same_name(a.range.name, b.range.name);
   }
 
+  // The buffers of a graph that was built elsewhere are allocations, in which every layer has its own part.
+  bool same_place(uint32_t a, uint64_t a_offset, uint32_t b, uint64_t b_offset) const {
+    return plan_.read != nullptr || (a_offset == b_offset && same_buffer(a, b));
+  }
+
   bool same_use(const Use& a, const Use& b) const {
-    return a.field == b.field && a.offset == b.offset && a.bytes == b.bytes && a.access == b.access &&
-           same_buffer(a.buffer, b.buffer);
+    return a.field == b.field && a.bytes == b.bytes && a.access == b.access &&
+           same_place(a.buffer, a.offset, b.buffer, b.offset);
   }
 
   // Up to addresses.
@@ -79,8 +84,18 @@ class BlockPair {
   static bool same_field(const PlanNode& a, const PlanNode& b, const FieldInfo& x, const FieldInfo& y) {
     if (x.name != y.name || x.offset != y.offset || x.bytes != y.bytes || x.role != y.role || x.element != y.element)
       return false;
-    return x.role != Role::scalar ||
+    return x.role != Role::scalar || a.read != nullptr ||
            std::memcmp(a.arguments.data() + x.offset, b.arguments.data() + y.offset, x.bytes) == 0;
+  }
+
+  // Up to addresses.
+  static bool same_read(const PlanNode& a, const PlanNode& b) {
+    if (a.read == nullptr || b.read == nullptr) return a.read == b.read;
+    if (a.read->what != b.read->what || a.read->pointers != b.read->pointers) return false;
+    auto x = a.arguments, y = b.arguments;
+    for (const uint32_t pointer : a.read->pointers)
+      for (auto* arguments : {&x, &y}) std::fill_n(arguments->begin() + pointer, sizeof(uint64_t), std::byte{0});
+    return x == y;
   }
 
   static bool same_arguments(const PlanNode& a, const PlanNode& b) {
@@ -96,7 +111,7 @@ class BlockPair {
   }
 
   bool same_node(const PlanNode& a, const PlanNode& b) const {
-    if (a.bodies != b.bodies || !same_function(a, b) || a.event != b.event) return false;
+    if (a.bodies != b.bodies || !same_function(a, b) || a.event != b.event || !same_read(a, b)) return false;
     return a.kind == b.kind && replace_layer(a.name, earlier_.layer, later_.layer) == b.name && a.kernel == b.kernel &&
            a.waits_for_inputs == b.waits_for_inputs && a.traffic.bytes_read == b.traffic.bytes_read &&
            a.traffic.bytes_written == b.traffic.bytes_written && a.shape == b.shape && a.attributes == b.attributes &&
@@ -118,8 +133,7 @@ class BlockPair {
     const auto words = [](const Edge& edge) { return std::tie(edge.driver_type, edge.from_port, edge.to_port); };
     return a.type == b.type && words(a) == words(b) && same_source(a.from, b.from) &&
            std::ranges::equal(a.reasons, b.reasons, [&](const Reason& x, const Reason& y) {
-             return x.hazard == y.hazard && x.offset == y.offset && x.bytes == y.bytes &&
-                    same_buffer(x.buffer, y.buffer);
+             return x.hazard == y.hazard && x.bytes == y.bytes && same_place(x.buffer, x.offset, y.buffer, y.offset);
            });
   }
 

@@ -27,7 +27,7 @@ struct BlockRun {
 // they come from, which is the same place in the block, the same place in the block before it, or the same node ahead
 // of the run. Edges that enter a run's first block from outside do not count. Buffers agree in name up to the layer's
 // own name, or that of the layer before it or after it, in bytes, kind and whether they are live. Addresses never
-// count.
+// count; nor does, in a graph that was built elsewhere, which allocation they lie in.
 std::vector<BlockRun> fold_layers(const Plan& plan);
 
 // `name` with every part between dots that equals `layer` replaced by `by`: ("kv.l3", "l3", "l4") is "kv.l4".

@@ -21,6 +21,7 @@
 #include "graph/nodes/nested_uses.h"
 #include "graph/nodes/touched_ranges.h"
 #include "graph/read/kernel_names.h"
+#include "graph/read/read_blocks.h"
 #include "graph/read/read_kernels.h"
 #include "graph/read/read_memory.h"
 #include "graph/read/read_orders.h"
@@ -135,6 +136,7 @@ class GraphReader {
       node.id = id;
       read_node(plan, node, ordered.nodes[id], numbers);
     }
+    name_blocks(plan);
     return plan;
   }
 

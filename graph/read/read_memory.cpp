@@ -29,12 +29,11 @@ void ReadMemory::add(const Use& use) {
   if (auto range = ranges_.end(); known && (range = holding(use.offset))->second.end >= end)
     range->second.used = true;
   else
-    join(use.offset, {.end = end, .name = {}, .kind = known ? "" : "unknown memory", .used = true});
+    join(use.offset, {.end = end, .name = {}, .kind = std::string(known ? "" : kUnknownMemory), .used = true});
 }
 
 bool ReadMemory::knows(uint64_t address) {
-  if (const auto range = holding(address); range != ranges_.end() && range->second.kind != "unknown memory")
-    return true;
+  if (const auto range = holding(address); range != ranges_.end() && range->second.kind != kUnknownMemory) return true;
   if (address < kFirstAddress || address >> kAddressBits != 0) return false;
   const auto known = known_memory_at(device_, address);
   if (!known || known->bytes == 0) return false;
@@ -59,7 +58,7 @@ ReadMemory::Ranges::iterator ReadMemory::join(uint64_t begin, Range range) {
     begin = std::min(begin, next->first);
     range.end = std::max(range.end, other.end);
     if (!other.name.empty()) range.name = std::move(other.name);
-    if (other.of_graph || range.kind.empty() || range.kind == "unknown memory") range.kind = std::move(other.kind);
+    if (other.of_graph || range.kind.empty() || range.kind == kUnknownMemory) range.kind = std::move(other.kind);
     range.used |= other.used;
     range.of_graph |= other.of_graph;
     range.peer |= other.peer;

@@ -6,10 +6,14 @@
 #include <map>
 #include <set>
 #include <string>
+#include <string_view>
 
 #include "graph/node.h"
 
 namespace nodewright {
+
+// The kind of a buffer of which neither the driver nor the graph says whose it is.
+inline constexpr std::string_view kUnknownMemory = "unknown memory";
 
 // While a graph is read, a use has its address as its offset, 0 bytes where it goes to the end of its memory, and no
 // buffer. place() gives it all three.

@@ -18,28 +18,14 @@
 // they belong to no node's time.
 #pragma once
 
-#include <functional>
-#include <optional>
-#include <span>
 #include <vector>
 
 #include "graph/graph_exec.h"
 #include "graph/timing/plan_timings.h"
+#include "graph/timing/stamped_launches.h"
 #include "graph/timing/timed_twin.h"
-#include "runtime/event.h"
 
 namespace nodewright {
-
-// How to measure.
-struct NodeTimerOptions {
-  int samples = 30;              // of every figure; medians are reported
-  int launches_per_sample = 10;  // back to back between two events; the last one's stamps are read
-  // Called before every launch, with the stream idle, when launches use up what the host prepares. Launches are not
-  // back to back then.
-  std::function<void()> before_launch;
-  // The device's read bandwidth in bytes per second, asked for once a sample: bench/steps/read_bandwidth.h.
-  std::function<double()> read_peak;
-};
 
 // Holds a plan's graph and its twin's. Not thread-safe; blocks while it measures.
 class NodeTimer {
@@ -59,25 +45,11 @@ class NodeTimer {
   std::vector<BlockStamps> stamps_of_one_launch();
 
  private:
-  double step_us(ExplicitGraph& graph, const NodeTimerOptions& options) const;
-  void clear(const DeviceBuffer& stamps) const;
-  std::vector<BlockStamps> read(const DeviceBuffer& stamps) const;
-  double sample_bracket_us();
-
   Plan plan_;
   const Stream& stream_;
   TimedTwin twin_;
   ExplicitGraph graph_, twin_graph_;
-  DeviceBuffer bracket_stamps_;
-  std::optional<ExplicitGraph> bracket_graph_;  // stamp kernels in a row; nothing when nothing is bracketed
-  Event start_, end_;
+  StampedLaunches launches_;
 };
-
-// One launch's times of every node, by id. `bracket_us`: of an empty bracket in the same launch or near it.
-std::vector<NodeTiming> node_timings(const Plan& plan, const TimedTwin& twin, std::span<const NodeSpan> spans,
-                                     double bracket_us);
-
-// The smallest difference between two stamps that differ, ns; 0 when all are equal. What a time can be trusted to.
-uint64_t clock_step_ns(std::span<const BlockStamps> stamps);
 
 }  // namespace nodewright

@@ -232,21 +232,24 @@ std::vector<NodeSpan> spans_of(const std::vector<StampedNode>& layout, std::span
 
 }  // namespace
 
+TimedTwin with_slots(const Plan& plan) {
+  Layout layout;
+  std::vector<StampedNode> nodes = layout.of(plan);
+  return {.plan = {},
+          .stamps = DeviceBuffer(*plan.device, plan.name + ".timed.stamps", layout.slots() * sizeof(BlockStamps)),
+          .nodes = std::move(nodes),
+          .fields = {}};
+}
+
 TimedTwin timed_twin(const Plan& plan, KernelCache& kernels) {
   check_plan(plan);
   for (const PlanNode& node : plan.nodes)
     if (node.kernel != nullptr && node.kernel->request.timed)
       refuse(plan, fmt::format("node '{}' runs a timed kernel already", node.name), "pass the plan, not its twin");
-  Layout layout;
-  std::vector<StampedNode> nodes = layout.of(plan);
+  TimedTwin twin = with_slots(plan);
   std::vector<KernelRequest> requests;
   add_requests(plan, requests);
   kernels.prepare(requests);
-  TimedTwin twin{
-      .plan = {},
-      .stamps = DeviceBuffer(*plan.device, plan.name + ".timed.stamps", layout.slots() * sizeof(BlockStamps)),
-      .nodes = std::move(nodes),
-      .fields = {}};
   twin.plan = TwinMaker(plan, twin.nodes, kernels, twin).run();
   check_plan(twin.plan);
   if (const std::vector<MissingOrder> missing = missing_orders(twin.plan); !missing.empty())

@@ -49,6 +49,9 @@ struct TimedTwin {
 // when `plan` is a twin already, or when the twin's edges lack an order.
 TimedTwin timed_twin(const Plan& plan, KernelCache& kernels);
 
+// Slots for every node of `plan` and of the plans inside it, without the twin's plan.
+TimedTwin with_slots(const Plan& plan);
+
 // 512 MiB of slots: a plan of 4000 nodes with 4000 blocks each.
 inline constexpr uint64_t kMostSlots = uint64_t{1} << 24;
 

@@ -267,6 +267,87 @@ TEST_F(ReadGraphTest, ACopyOfEvenPlanesIsReadAsRows) {
           .to = y_.address(), .from = x_.address() + 4, .bytes = 8, .rows = 6, .to_pitch = 32, .from_pitch = 16}));
 }
 
+// Five layers of a fill and two kernels, each on memory of its own, and a copy.
+TEST_F(ReadGraphTest, NodesThatRepeatAreLayersAndFold) {
+  const GraphHandle graph = new_graph();
+  CUgraphNodeParams fill{};
+  fill.type = CU_GRAPH_NODE_TYPE_MEMSET;
+  fill.memset.elementSize = 4;
+  fill.memset.width = 2;
+  fill.memset.height = 1;
+  CUgraphNode last = add(graph, three_planes());
+  for (uint64_t layer = 0; layer < 5; ++layer) {
+    fill.memset.dst = h_.address() + 8 * layer;
+    last = add(graph, fill, {last});
+    last = add_accumulate(graph, y_.subview(4 * layer, 4), x_, {last});
+    last = add_accumulate(graph, z_, y_.subview(4 * layer, 4), {last});
+  }
+  const Plan plan = read_graph(device(), graph.get());
+  EXPECT_EQ(plan.nodes[0].name, "memcpy.0");
+  EXPECT_EQ(plan.nodes[1].name, "block0.memset.0");
+  EXPECT_EQ(plan.nodes[15].name, "block4.accumulate.1");
+  EXPECT_EQ(plan.nodes[15].layer(), "block4");
+  const std::string text = to_text(plan, Fold::layers);
+  EXPECT_NE(text.find("4 × same block: block1 .. block4 | nodes 4 to 15 | block1.memset.0 after block0.accumulate.1"),
+            std::string::npos)
+      << text;
+  EXPECT_NE(to_json(plan).find("\"times\": 5"), std::string::npos);
+  EXPECT_NE(to_dot(plan).find("label=\"block4\""), std::string::npos);
+  EXPECT_NE(to_html(plan).find("block4.accumulate.1"), std::string::npos);
+
+  // Another scalar in one of the layers.
+  const Accumulate other{.y = y_.subview(8, 4), .x = x_, .salt = 3};
+  void* pointers[] = {const_cast<Accumulate*>(&other)};
+  CUDA_KERNEL_NODE_PARAMS held{};
+  ASSERT_EQ(driver().cuGraphKernelNodeGetParams(plan.nodes[8].read->handle, &held), CUDA_SUCCESS);
+  held.kernelParams = pointers;
+  ASSERT_EQ(driver().cuGraphKernelNodeSetParams(plan.nodes[8].read->handle, &held), CUDA_SUCCESS);
+  const Plan changed = read_graph(device(), graph.get());
+  const std::string changed_text = to_text(changed, Fold::layers);
+  EXPECT_EQ(changed_text.find("4 × same block"), std::string::npos) << changed_text;
+  EXPECT_NE(changed_text.find("node 8 block2.accumulate.0"), std::string::npos) << changed_text;
+  const PlanDiff diff = diff_plans(plan, changed);
+  ASSERT_EQ(diff.nodes.size(), 1u) << to_text(diff);
+  EXPECT_EQ(diff.nodes[0].name, "block2.accumulate.0");
+  EXPECT_NE(diff.nodes[0].line.find("0 bytes "), std::string::npos) << diff.nodes[0].line;
+}
+
+TEST_F(ReadGraphTest, AGraphIsTimedByBrackets) {
+  const GraphHandle inside = new_graph(), graph = new_graph();
+  const CUgraphNode inner = add_accumulate(inside, z_, y_);
+  add_accumulate(inside, h_, z_, {inner});
+  CUgraphNodeParams child{};
+  child.type = CU_GRAPH_NODE_TYPE_GRAPH;
+  child.graph.graph = inside.get();
+  const CUgraphNode first = add_accumulate(graph, y_, x_);
+  add_accumulate(graph, x_, h_, {add(graph, child, {first})});
+  const TimedGraph timed = time_graph(device(), graph.get(), *machine().kernels, stream_, {.name = "hand"},
+                                      {.samples = 3, .launches_per_sample = 2});
+  check_timings(timed.timings, timed.plan);
+  EXPECT_EQ(timed.plan.name, "hand");
+  ASSERT_EQ(timed.timings.nodes.size(), 3u);
+  for (const NodeTiming& node : timed.timings.nodes) EXPECT_TRUE(node.bracketed);
+  ASSERT_EQ(timed.timings.nodes[1].bodies.size(), 1u);
+  EXPECT_EQ(timed.timings.nodes[1].bodies[0].size(), 2u);
+  EXPECT_GT(timed.timings.bracket_us, 0);
+  EXPECT_EQ(timed.plan.nodes[1].bodies[0]->nodes[0].read->handle, nullptr);
+  EXPECT_EQ(critical_path(timed.plan, timed.timings).nodes, (std::vector<uint32_t>{0, 1, 2}));
+  EXPECT_NE(to_json(timed.plan, &timed.timings).find("\"time_us\""), std::string::npos);
+  // The graph itself is as it was.
+  EXPECT_EQ(read_graph(device(), graph.get()).nodes.size(), 3u);
+}
+
+TEST_F(ReadGraphTest, AGraphThatTheDriverDoesNotCopyIsNotTimed) {
+  GraphBuilder g(device(), "memory");
+  declare_all(g);
+  const Allocation scratch = g.allocate("scratch", n * sizeof(uint32_t));
+  g.fill("fill", scratch.view<uint32_t>(), 1u);
+  g.free(scratch);
+  const ExplicitGraph exec(finish(g));
+  expect_error([&] { time_graph(device(), exec.graph(), *machine().kernels, stream_, {.name = "memory"}); },
+               {"cannot time graph 'memory'", "allocates memory"});
+}
+
 TEST_F(ReadGraphTest, APlanThatWasReadDoesNotRun) {
   GraphBuilder g(device(), "one");
   declare_all(g);
