@@ -257,10 +257,11 @@ class GraphBuilder {
                  const std::vector<NodeId>& after = {});
 
   // A graph built elsewhere, by capture or by hand, as one node: a child graph with a copy of its nodes. `uses`: all
-  // that they touch. The graph still belongs to its owner and must outlive the plan; later changes to it do not reach
-  // graphs that were built of the plan before. Not captured by CapturedGraph. Building a graph throws Error with the
-  // node when there are nodes that a child graph cannot have: conditional nodes, allocations and frees. This is the
-  // only function here that calls the driver, so that dumps can say which nodes the graph has.
+  // that they touch. Refused: a use that is missing or states a write as a read, as far as the copies, fills and values
+  // of the graph show it (graph/read/read_graph.h); kernels do not. The graph still belongs to its owner and must
+  // outlive the plan; later changes to it do not reach graphs that were built of the plan before. Not captured by
+  // CapturedGraph. Building a graph throws Error with the node when there are nodes that a child graph cannot have:
+  // conditional nodes, allocations and frees. This is the only function here that calls the driver, to read the graph.
   NodeId graph(std::string_view name, CUgraph graph, const std::vector<DeclaredUse>& uses,
                const std::vector<NodeId>& after = {});
 
@@ -400,6 +401,7 @@ class GraphBuilder {
   void keep_object(std::string_view name, std::shared_ptr<const void> object);
   // Refuses an address among the arguments that none of `uses` explains.
   void check_pointers(const PlanNode& node, std::span<const ArgumentUse> uses, bool foreign) const;
+  void check_graph_uses(const PlanNode& node, const Plan& inside, std::span<const DeclaredUse> uses) const;
   PlanNode kernel_node(std::string_view name, const LoadedKernel& kernel, const LaunchShape& shape,
                        const KernelAttributes& attributes) const;
   // `bytes`: from `to` to the end of the view.

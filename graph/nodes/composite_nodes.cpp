@@ -121,20 +121,6 @@ NodeId GraphBuilder::library(std::string_view name, const std::vector<DeclaredUs
   return add(std::move(node), addressed, std::nullopt, after);
 }
 
-NodeId GraphBuilder::graph(std::string_view name, CUgraph graph, const std::vector<DeclaredUse>& uses,
-                           const std::vector<NodeId>& after) {
-  if (graph == nullptr)
-    refuse(new_node(name, NodeKind::library), "it has no graph", "pass the graph that the node is to be a copy of");
-  const ContextGuard current(*plan_.device);
-  std::string what = "graph of " + names_of_nodes(plan_.device->driver(), graph, name);
-  const auto submit = [&driver = plan_.device->driver(), graph, name = std::string(name),
-                       exec = std::make_shared<std::optional<GraphExecHandle>>()](CUstream stream) {
-    if (!*exec) exec->emplace(nodewright::instantiate(driver, graph, name, [&](CUgraphNode) { return name; }));
-    driver.check(driver.cuGraphLaunch((*exec)->get(), stream), "cuGraphLaunch", "launch the graph of node", name);
-  };
-  return library(name, uses, {.submit = submit, .on_cpu_driver = true, .graph = graph, .what = std::move(what)}, after);
-}
-
 NodeId GraphBuilder::record_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,
                                   const std::vector<NodeId>& after) {
   return add_event(name, NodeKind::event_record, event, uses, after);

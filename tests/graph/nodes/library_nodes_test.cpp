@@ -326,6 +326,30 @@ TEST_F(GraphNodeTest, OurGraphGoesIntoAnotherGraphAsAnyOther) {
               [&](HostModel& m) { m.host_functions["theirs"] = [&](HostModel& n) { accumulate(n, y_, x_, 7); }; });
 }
 
+// Its fill of y shows what it touches; its kernel does not.
+TEST_F(GraphNodeTest, UsesThatTheGraphContradictsAreRefused) {
+  const GraphHandle theirs = elsewhere(7);
+  const auto add = [&](const std::vector<DeclaredUse>& uses) {
+    GraphBuilder g(device(), "around");
+    declare_all(g);
+    g.graph("theirs", theirs.get(), uses);
+  };
+  add({reads(x_), updates(y_)});
+  add({reads(x_), writes(y_.subview(0, 50)), writes(y_.subview(50, 50))});
+  expect_error([&] { add({reads(x_)}); },
+               {"node 'theirs'", "node 'memset.0' of the graph writes y[0,400)", "in none of the stated uses"});
+  expect_error(
+      [&] {
+        add({reads(x_), writes(y_.subview(0, 99))});
+      },
+      {"node 'memset.0' of the graph writes y[396,400)", "in none of the stated uses"});
+  expect_error(
+      [&] {
+        add({reads(x_), writes(y_.subview(0, 50)), reads(y_.subview(50, 50))});
+      },
+      {"node 'memset.0' of the graph writes y[200,400)", "stated to be read alone"});
+}
+
 TEST_F(GraphNodeTest, WhatACopyCannotHaveIsRefusedByTheNodesName) {
   expect_error([&] { around_graph(nullptr); }, {"node 'theirs'", "no graph"});
   GraphBuilder g(device(), "with a condition");
