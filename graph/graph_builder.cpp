@@ -9,9 +9,9 @@
 #include <tuple>
 #include <utility>
 
+#include "graph/edges/touched_ranges.h"
 #include "graph/hazard_check.h"
 #include "graph/nodes/launch_rules.h"
-#include "graph/nodes/touched_ranges.h"
 #include "runtime/memory/known_memory.h"
 
 namespace nodewright {

@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/edges/nested_uses.h"
 #include "graph/graph_builder.h"
 #include "graph/nodes/graph_handle.h"
 #include "graph/nodes/library_nodes.h"
-#include "graph/nodes/nested_uses.h"
 #include "runtime/calls/child_ownership.h"
 #include "runtime/context_guard.h"
 #include "runtime/event.h"

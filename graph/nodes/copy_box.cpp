@@ -4,8 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "graph/edges/touched_ranges.h"
 #include "graph/graph_builder.h"
-#include "graph/nodes/touched_ranges.h"
 
 namespace nodewright {
 

@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "graph/edges/touched_ranges.h"
 #include "graph/graph_builder.h"
-#include "graph/nodes/touched_ranges.h"
 
 namespace nodewright {
 namespace {

@@ -16,10 +16,10 @@
 #include <utility>
 #include <vector>
 
+#include "graph/edges/nested_uses.h"
+#include "graph/edges/touched_ranges.h"
 #include "graph/nodes/held_nodes.h"
 #include "graph/nodes/host_call.h"
-#include "graph/nodes/nested_uses.h"
-#include "graph/nodes/touched_ranges.h"
 #include "graph/read/kernel_names.h"
 #include "graph/read/read_blocks.h"
 #include "graph/read/read_kernels.h"
@@ -233,7 +233,7 @@ class GraphReader {
     return kernel.short_name;
   }
 
-  // Of every eight bytes of an argument that are an address: stated or possible.
+  // A stated or a possible use for every eight bytes of an argument that are an address.
   void add_pointers(PlanNode& node, ReadNode& read, const ReadKernels::Kernel& kernel, const std::string& place) {
     const StatedKernel* stated = stated_of(stated_, kernel.loaded.name, kernel.short_name);
     std::set<size_t> told;  // where they are in the arguments

@@ -77,8 +77,8 @@ std::vector<uint32_t> edges_to_relax(const Plan& plan);
 // `stream`: its memory holds what some number of launches leave. The nodes of the plan have no handles. Throws Error
 // for a graph that allocates memory or has a conditional node, which the driver does not copy.
 struct TimedGraph {
-  Plan plan;
-  PlanTimings timings;
+  Plan plan;            // as read_graph makes it
+  PlanTimings timings;  // of its nodes
 };
 TimedGraph time_graph(Device& device, CUgraph graph, KernelCache& kernels, const Stream& stream,
                       const ReadOptions& options = {}, const NodeTimerOptions& how = {});

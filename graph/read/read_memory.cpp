@@ -6,7 +6,7 @@
 #include <memory>
 #include <utility>
 
-#include "graph/nodes/nested_uses.h"
+#include "graph/edges/nested_uses.h"
 #include "runtime/memory/known_memory.h"
 
 namespace nodewright {

@@ -1,4 +1,5 @@
-// Times of a plan's nodes by the stamps that launches of its timed twin leave, whoever builds the two graphs.
+// Times of the nodes of a plan by the stamps that launches of its timed twin leave, whichever way the two graphs were
+// built.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-#include "graph/nodes/nested_uses.h"
+#include "graph/edges/nested_uses.h"
 
 #include <algorithm>
 #include <mutex>

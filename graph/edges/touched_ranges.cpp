@@ -1,4 +1,4 @@
-#include "graph/nodes/touched_ranges.h"
+#include "graph/edges/touched_ranges.h"
 
 #include <algorithm>
 
