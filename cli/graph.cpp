@@ -1,5 +1,5 @@
 // nodewright graph: the plan of a decode step, as text, DOT, JSON or a page, checked for hazards; what the driver holds
-// once it is built, compared with the plan; or two plans compared with each other.
+// once it is built, compared with the plan; two plans compared with each other; or the dump of a plan.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -18,6 +18,7 @@
 #include "graph/dump/plan_diff.h"
 #include "graph/graph_exec.h"
 #include "graph/hazard_check.h"
+#include "graph/read/read_graph.h"
 #include "graph/run/captured_run.h"
 #include "models/lowering/decoder_kernels.h"
 #include "models/network/network.h"
@@ -31,6 +32,7 @@ struct GraphOptions {
   std::string format = "text";
   std::filesystem::path out, timings;
   std::vector<std::filesystem::path> diff;  // none, or two dumps
+  std::filesystem::path read;               // a dump, or none
   std::string commit;
   bool full = false, verify = false, why = false;
 };
@@ -129,6 +131,22 @@ int diff(const GraphOptions& options) {
   return found.equal() ? 0 : 1;
 }
 
+// Shows a dump again. What its orders lack stands behind its text.
+int read(const GraphOptions& options) {
+  const std::string text = read_file("read the plan in", options.read);
+  const DumpText dump{text, options.read.string()};
+  if (options.format == "html") {
+    show(to_html(dump), options.out);
+    return 0;
+  }
+  const Plan plan = plan_of(dump);
+  show(options.format == "json"  ? text
+       : options.format == "dot" ? to_dot(plan)
+                                 : to_text(plan, options.full ? Fold::none : Fold::layers) + order_report(plan),
+       options.out);
+  return 0;
+}
+
 int graph(const GraphOptions& options) {
   if (!options.diff.empty()) return diff(options);
   const bool shows_timings = options.format == "html" || options.format == "json";
@@ -145,6 +163,7 @@ int graph(const GraphOptions& options) {
   if (!options.commit.empty() && !shows_timings) refuse("--commit", "only a page or JSON");
   if (options.full && options.format != "text")
     refuse("--full", "only text, which shows layers that are the same once,");
+  if (!options.read.empty()) return read(options);
   check_steps(options.session);
   const std::string timings = options.timings.empty() ? "" : read_file("read timings", options.timings);
   const TimedBy timed = timed_by(timings);
@@ -210,8 +229,16 @@ void add_graph(CLI::App& app, Action& chosen) {
       ->excludes("--why")
       ->excludes("--commit")
       ->excludes("--timings");
+  command->add_option("--read", options->read, "show a file of --format json again, such as one of read_graph")
+      ->type_name("FILE")
+      ->excludes(model)
+      ->excludes("--diff")
+      ->excludes("--verify")
+      ->excludes("--why")
+      ->excludes("--commit")
+      ->excludes("--timings");
   command->callback([options, model, &chosen] {
-    if (options->diff.empty() && model->empty()) throw CLI::RequiredError("--model");
+    if (options->diff.empty() && options->read.empty() && model->empty()) throw CLI::RequiredError("--model");
     chosen = [options] { return graph(*options); };
   });
 }

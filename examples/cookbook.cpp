@@ -540,6 +540,27 @@ void read_a_dump(Device& device) {
   if (plan.edges.size() != 2 || !read_back(graph).empty()) throw Error({.doing = "read", .object = "a dump"});
 }
 
+void look_into_a_graph(Device& device) {
+  const Machine on(device);
+  const Stream& stream = on.stream;
+  KernelCache kernels(device);
+  ExplicitGraph elsewhere(two_fills_and_saxpy(on));
+  const CUgraph captured = elsewhere.graph();
+  // Recipe: Look into any graph
+  // x and y of saxpy's struct. read_uses("uses.txt") reads such lines from a file.
+  const auto uses = parse_uses("saxpy: argument 0 at 0 reads 4000, argument 0 at 16 updates 4000\n", "uses");
+  const Plan plan = read_graph(device, captured, {.name = "captured", .uses = uses});
+  std::puts(to_text(plan, Fold::layers).c_str());
+  std::puts(order_report(plan).c_str());  // orders that no edge makes, edges that could be programmatic
+
+  const TimedGraph timed = time_graph(device, captured, kernels, stream, {.name = "captured", .uses = uses});
+  const std::string dump = to_json(timed.plan, &timed.timings);  // for nodewright graph --read, and --diff
+  // End.
+  if (plan.nodes.size() != 3 || plan.nodes[2].uses.size() != 2 || !missing_orders(plan).empty() ||
+      to_text(plan_of({dump, "dump"})) != to_text(timed.plan))
+    throw Error({.doing = "look into", .object = "a graph", .detail = to_text(plan)});
+}
+
 }  // namespace
 
 int main(int argc, char** argv) try {
@@ -566,6 +587,7 @@ int main(int argc, char** argv) try {
   two_devices(*opened.driver);
   sum_over_devices(*opened.driver);
   read_a_dump(device);
+  look_into_a_graph(device);
   return 0;
 } catch (const Error& error) {
   std::fprintf(stderr, "cookbook: %s\n", error.what());

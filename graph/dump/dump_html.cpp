@@ -79,6 +79,10 @@ std::string to_html(const Plan& plan, const PlanTimings* timings, const PlanFact
   return page_of({{"plan", document_of(plan, timings, about)}, {"before", nullptr}, {"diff", nullptr}});
 }
 
+std::string to_html(const DumpText& dump) {
+  return page_of({{"plan", read_dump(dump)}, {"before", nullptr}, {"diff", nullptr}});
+}
+
 std::string to_html(const DumpText& before, const DumpText& after) {
   return page_of({{"plan", read_dump(after)},
                   {"before", read_dump(before)},

@@ -21,11 +21,8 @@
 #include "graph/edges/plan_hash.h"
 
 namespace nodewright {
-namespace {
 
-using Json = nlohmann::ordered_json;
-
-std::string_view to_string(Role role) {
+std::string_view role_word(Role role) {
   switch (role) {
     case Role::scalar:
       return "scalar";
@@ -54,7 +51,7 @@ std::string_view to_string(Role role) {
   return "?";
 }
 
-std::string_view to_string(ElementType type) {
+std::string_view type_word(ElementType type) {
   switch (type) {
     case ElementType::other:
       return "other";
@@ -85,6 +82,10 @@ std::string_view to_string(ElementType type) {
   }
   return "?";
 }
+
+namespace {
+
+using Json = nlohmann::ordered_json;
 
 template <class T>
 T load(const std::byte* bytes) {
@@ -173,8 +174,8 @@ void write_argument(JsonText& json, const PlanNode& node, const FieldInfo& field
   const std::byte* bytes = node.arguments.data() + field.offset;
   json.object([&] {
     json.member("field", field.name);
-    json.member("role", to_string(field.role));
-    json.member("type", to_string(field.element));
+    json.member("role", role_word(field.role));
+    json.member("type", type_word(field.element));
     if (!is_memory(field.role))
       write_value(json.key("value"), field, bytes);
     else if (field.role != Role::condition)
@@ -355,6 +356,7 @@ void write_head(JsonText& json, const Plan& plan) {
     json.member("bytes", peak.bytes);
     json.member("node", peak.node);
   });
+  if (!plan.nodes.empty() && plan.nodes[0].read != nullptr) json.member("read", true);
   if (!plan.kept.empty()) json.key("kept").array(plan.kept, [&](const KeptObject& kept) { json.value(kept.name); });
 }
 

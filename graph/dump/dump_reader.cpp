@@ -87,6 +87,7 @@ class DumpCheck {
     count(peak, "bytes", where + "'s \"peak\"");
     count(peak, "node", where + "'s \"peak\"");
     member(json, "facts", Type::object, where);
+    if (json.contains("read")) member(json, "read", Type::boolean, where);
     if (json.contains("kept"))
       for (const Json& name : member(json, "kept", Type::array, where))
         if (!name.is_string()) refuse(where + " keeps an object whose name is no text");

@@ -28,7 +28,7 @@ std::string to_text(const Plan& plan, Fold fold = Fold::none);
 std::string to_dot(const Plan& plan);
 
 // {"name", "facts", "hash" (graph/edges/plan_hash.h), "peak": {"bytes", "node"}, "kept": [name of an object] where the
-// plan keeps some, "buffers": [{"name", "bytes", "kind",
+// plan keeps some, "read": true of a graph that was built elsewhere, "buffers": [{"name", "bytes", "kind",
 // "live_in", "live_out", "needed": [first node, last node]}], "nodes": [{"id", "name", "kind", "kernel", "layer",
 // "grid", "block", "shared_bytes", "bytes_read", "bytes_written", "uses": [{"field", "buffer", "offset", "bytes",
 // "access", and "peer" ("out", "in") of packets}]}], "edges": [{"from", "to", "type", "reasons"}], "device", "about":

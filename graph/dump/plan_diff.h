@@ -72,6 +72,9 @@ std::string to_text(const PlanDiff& diff, bool full = false);
 // "after_us"}]}
 std::string to_json(const PlanDiff& diff);
 
+// The page of a dump (graph/dump/graph_dump.h). Throws Error as diff_plans does.
+std::string to_html(const DumpText& dump);
+
 // The page of the later plan (graph/dump/graph_dump.h), which marks what differs and lists it beside the earlier one.
 // Throws Error as diff_plans does.
 std::string to_html(const DumpText& before, const DumpText& after);

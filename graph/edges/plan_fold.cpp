@@ -62,7 +62,7 @@ class BlockPair {
 
   // The buffers of a graph that was built elsewhere are allocations, in which every layer has its own part.
   bool same_place(uint32_t a, uint64_t a_offset, uint32_t b, uint64_t b_offset) const {
-    return plan_.read != nullptr || (a_offset == b_offset && same_buffer(a, b));
+    return plan_.nodes[earlier_.first].read != nullptr || (a_offset == b_offset && same_buffer(a, b));
   }
 
   bool same_use(const Use& a, const Use& b) const {

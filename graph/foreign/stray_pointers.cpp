@@ -11,11 +11,6 @@
 namespace nodewright {
 namespace {
 
-// No system maps anything below; most scalars are smaller.
-constexpr uint64_t kFirstAddress = 64 << 10;
-// Addresses of the host and of devices have 57 bits at most (five-level paging).
-constexpr unsigned kAddressBits = 57;
-
 constexpr std::string_view kFieldAdvice =
     "make the field In<T>, Out<T> or InOut<T>, and pass a view: then the plan knows what the kernel does there";
 constexpr std::string_view kArgumentAdvice =

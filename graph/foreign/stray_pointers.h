@@ -14,6 +14,11 @@
 
 namespace nodewright {
 
+// No system maps anything below; most scalars are smaller.
+inline constexpr uint64_t kFirstAddress = 64 << 10;
+// Addresses of the host and of devices have 57 bits at most (five-level paging).
+inline constexpr unsigned kAddressBits = 57;
+
 // What an error says of such an address: what it points into, and what to write.
 struct StrayPointer {
   std::string detail, advice;

@@ -13,8 +13,10 @@
 #include <string_view>
 #include <vector>
 
+#include "graph/dump/plan_diff.h"
 #include "graph/node.h"
-#include "graph/timing/stamped_launches.h"
+#include "graph/timing/plan_timings.h"
+#include "runtime/stream.h"
 
 namespace nodewright {
 
@@ -67,6 +69,11 @@ struct ReadOptions {
 // The graph still belongs to its owner; the plan refers to nothing of it but handles (ReadNode::handle), kernels and
 // events. Throws Error with the node and what the driver said. O(nodes log nodes + edges).
 Plan read_graph(Device& device, CUgraph graph, const ReadOptions& options = {});
+
+// The plan that a dump of to_json (graph/dump/graph_dump.h) shows, to be shown again, compared and checked: its buffers
+// lie at addresses of no meaning, and it has no device and does not run. Throws Error (usage) with the source and the
+// entry that is missing or means nothing.
+Plan plan_of(const DumpText& dump);
 
 // The full edges of a plan that its uses allow to be programmatic: from a kernel to a kernel that waits for its inputs,
 // on a device of compute capability 9.0 or later. Indices into Plan::edges.

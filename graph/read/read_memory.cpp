@@ -7,17 +7,10 @@
 #include <utility>
 
 #include "graph/edges/nested_uses.h"
+#include "graph/foreign/stray_pointers.h"
 #include "runtime/memory/known_memory.h"
 
 namespace nodewright {
-namespace {
-
-// As for scalars of kernels (graph/foreign/stray_pointers.cpp): no memory begins below, and none lies above.
-constexpr uint64_t kFirstAddress = 64 << 10;
-constexpr unsigned kAddressBits = 57;
-
-}  // namespace
-
 void ReadMemory::add_allocation(const std::string& name, uint64_t address, uint64_t bytes) {
   names_.insert(name);
   join(address, {.end = address + bytes, .name = name, .kind = "allocation", .used = true, .of_graph = true});

@@ -13,7 +13,7 @@
 namespace nodewright {
 namespace {
 
-constexpr int kProgrammaticMajor = 9;  // as in graph/graph_builder.cpp
+constexpr int kMajorOfEarlyStarts = 9;  // as in graph/graph_builder.cpp
 
 // Uses of one node by their place, and how far those up to each one reach.
 struct SortedUses {
@@ -68,11 +68,13 @@ void find_reasons(Plan& plan) {
 
 std::vector<uint32_t> edges_to_relax(const Plan& plan) {
   std::vector<uint32_t> edges;
-  if (plan.device != nullptr && plan.device->properties().cc_major < kProgrammaticMajor) return edges;
+  if (plan.device != nullptr && plan.device->properties().cc_major < kMajorOfEarlyStarts) return edges;
   for (uint32_t i = 0; i < plan.edges.size(); ++i) {
     const Edge& edge = plan.edges[i];
     const PlanNode &from = plan.nodes[edge.from], &to = plan.nodes[edge.to];
-    if (edge.type == EdgeType::full && from.kind == NodeKind::kernel && to.waits_for_inputs) edges.push_back(i);
+    if (edge.type == EdgeType::full && from.kind == NodeKind::kernel && to.waits_for_inputs &&
+        std::ranges::none_of(to.uses, &Use::settled))
+      edges.push_back(i);
   }
   return edges;
 }

@@ -9,6 +9,7 @@
 #include "graph/nodes/held_nodes.h"
 #include "graph/nodes/node_parameters.h"
 #include "graph/read/read_graph.h"
+#include "graph/timing/stamped_launches.h"
 #include "kernels_src/stamp.h"
 #include "runtime/context_guard.h"
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -10,6 +11,17 @@
 #include "graph/node.h"
 
 namespace nodewright {
+
+// How to measure.
+struct NodeTimerOptions {
+  int samples = 30;              // of every figure; medians are reported
+  int launches_per_sample = 10;  // back to back between two events; the last one's stamps are read
+  // Called before every launch, with the stream idle, when launches use up what the host prepares. Launches are not
+  // back to back then.
+  std::function<void()> before_launch;
+  // The device's read bandwidth in bytes per second, asked for once a sample: bench/steps/read_bandwidth.h.
+  std::function<double()> read_peak;
+};
 
 // One node in one launch of the plan; medians over the samples. All times in microseconds.
 struct NodeTiming {

@@ -14,17 +14,6 @@
 
 namespace nodewright {
 
-// How to measure.
-struct NodeTimerOptions {
-  int samples = 30;              // of every figure; medians are reported
-  int launches_per_sample = 10;  // back to back between two events; the last one's stamps are read
-  // Called before every launch, with the stream idle, when launches use up what the host prepares. Launches are not
-  // back to back then.
-  std::function<void()> before_launch;
-  // The device's read bandwidth in bytes per second, asked for once a sample: bench/steps/read_bandwidth.h.
-  std::function<double()> read_peak;
-};
-
 // Not thread-safe; blocks while it measures.
 class StampedLaunches {
  public:

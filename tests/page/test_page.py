@@ -188,6 +188,23 @@ class PageTest(CommandTest):
                                 "--model", DEMO)
             self.assert_refused(USAGE, ["--model"], "graph")
 
+    def test_a_dump_is_shown_again(self):
+        with tempfile.TemporaryDirectory() as folder:
+            dump = os.path.join(folder, "demo.json")
+            self.succeed(*on_device("graph", DEMO, "--format", "json", "--out", dump))
+            for words in ((), ("--full",), ("--format", "dot"), ("--format", "json")):
+                self.assertEqual(self.succeed(*on_device("graph", DEMO, *words)),
+                                 self.succeed("graph", "--read", dump, *words), words)
+            page = self.succeed("graph", "--read", dump, "--format", "html")
+            self.assertEqual([], faults_of(page))
+            with open(dump) as file:
+                self.assertEqual(json.load(file), synthetic.data_of(page)["plan"])
+            broken = os.path.join(folder, "broken.json")
+            with open(dump) as whole, open(broken, "w") as file:
+                file.write(whole.read().replace('"kind": "kernel"', '"kind": "colonel"'))
+            self.assert_refused(USAGE, ["broken.json", "'colonel' means nothing"], "graph", "--read", broken)
+            self.assert_refused(USAGE, ["--read", "--model"], "graph", "--read", dump, "--model", DEMO)
+
     def differ(self, *words):
         """Standard output of a comparison that finds a difference."""
         done = run(*words)
