@@ -131,7 +131,7 @@ int diff(const GraphOptions& options) {
   return found.equal() ? 0 : 1;
 }
 
-// Shows a dump again. What its orders lack stands behind its text.
+// Shows a dump again; its text ends with the orders that are missing.
 int read(const GraphOptions& options) {
   const std::string text = read_file("read the plan in", options.read);
   const DumpText dump{text, options.read.string()};

@@ -215,8 +215,8 @@ struct ConditionInfo {
 struct ReadNode {
   CUgraphNode handle = nullptr;  // in the graph that was read; as long as that
   std::string what;              // of kind other: all that it is; else what the node has besides; or ""
-  // A kernel's possible uses, of which no order comes: from each address in its arguments, where nobody has said what
-  // it does there, to the end of that memory. Their access means nothing.
+  // A kernel's possible uses, which order nothing: from each address in its arguments, where nobody has said what it
+  // does there, to the end of that memory. Their access means nothing.
   std::vector<Use> possible;
   std::vector<uint32_t> pointers;  // where addresses begin in PlanNode::arguments: the possible uses' and stated ones'
 };

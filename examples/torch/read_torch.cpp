@@ -1,4 +1,4 @@
-// A CUgraph that Python hands over, read as a plan: the shared library behind read_torch.py, which calls it by ctypes.
+// A CUgraph that Python hands over, read as a plan: the shared library that read_torch.py calls by ctypes.
 #include <nodewright/nodewright.h>
 
 #include <fstream>

@@ -57,7 +57,7 @@ void GraphBuilder::check_graph_uses(const PlanNode& node, const Plan& inside, st
       const NamedRange& memory = inside.buffers[use.buffer].range;
       const uint64_t begin = memory.address + use.offset, end = begin + use.bytes;
       const Buffer* declared = known_buffer(begin, 1);
-      // Pageable memory of the host, of which a capture keeps an address.
+      // Pageable memory of the host, whose address a capture keeps.
       if (declared == nullptr && memory.kind == kUnknownMemory) continue;
       const uint64_t first = covered_to(begin, end, uses, writes(use.access));
       if (first == end) continue;

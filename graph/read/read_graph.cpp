@@ -236,18 +236,18 @@ class GraphReader {
   // A stated or a possible use for every eight bytes of an argument that are an address.
   void add_pointers(PlanNode& node, ReadNode& read, const ReadKernels::Kernel& kernel, const std::string& place) {
     const StatedKernel* stated = stated_of(stated_, kernel.loaded.name, kernel.short_name);
-    std::set<size_t> told;  // where they are in the arguments
+    std::set<size_t> stated_at;  // where they are in the arguments
     if (stated != nullptr) {
       node.waits_for_inputs |= stated->waits;
       for (const StatedUse& use : stated->uses) {
         const size_t offset = add_stated_use(node, *stated, use, place);
-        if (told.insert(offset).second) read.pointers.push_back(static_cast<uint32_t>(offset));
+        if (stated_at.insert(offset).second) read.pointers.push_back(static_cast<uint32_t>(offset));
       }
     }
     for (const FieldInfo& field : node.fields)
       for (size_t at = 0; at + sizeof(uint64_t) <= field.bytes; at += sizeof(uint64_t)) {
         const uint64_t address = word_at(node, field.offset + at);
-        if (told.contains(field.offset + at) || !memory_.knows(address)) continue;
+        if (stated_at.contains(field.offset + at) || !memory_.knows(address)) continue;
         read.possible.push_back({.field = name_of_word(field, at), .offset = address});
         read.pointers.push_back(static_cast<uint32_t>(field.offset + at));
       }

@@ -12,7 +12,7 @@
 
 namespace nodewright {
 
-// The kind of a buffer of which neither the driver nor the graph says whose it is.
+// The kind of a buffer that neither the driver knows nor a node of the graph allocates.
 inline constexpr std::string_view kUnknownMemory = "unknown memory";
 
 // While a graph is read, a use has its address as its offset, 0 bytes where it goes to the end of its memory, and no

@@ -60,7 +60,7 @@ TEST_F(PlanFuzzReadOnCpuDriver, AnEdgeTakenFromARandomGraphIsMissed) {
     unordered += !missing_orders(found).empty();
   }
   EXPECT_GT(cut, most / 3);
-  EXPECT_GT(unordered, most / 20);  // most edges are of kernels, of which nothing is stated
+  EXPECT_GT(unordered, most / 20);  // most edges join kernels, and nothing is stated of those
 }
 
 }  // namespace
