@@ -170,21 +170,21 @@ int graph(const GraphOptions& options) {
   Session session(options.session);
   // A timed step has a sequence in every row.
   const int64_t wanted = options.session.max_context == 0 && timed.context > 0 ? timed.context : kDumpContext;
-  const int64_t sequences = options.timings.empty() ? 1 : options.session.bucket;
-  const auto decoder = session.make_decoder(std::min(session.context_limit(), wanted), sequences);
+  DirectStepsOptions direct = session.direct_steps(std::min(session.context_limit(), wanted));
+  direct.slots.sequences = options.timings.empty() ? 1 : options.session.bucket;
+  const DirectSteps steps(session.places().front(), direct);
   if (options.why) {
     const ModelConfig& config = session.config();
-    show(to_text(network_of(config)) + "\n" +
-             lowering_text(config, decoder->step_shape(), session.device().properties()),
+    show(to_text(network_of(config)) + "\n" + lowering_text(config, steps.shape(), session.device().properties()),
          options.out);
     return 0;
   }
-  const Plan& plan = decoder->step_plan();
+  const Plan& plan = steps.plan();
   if (session.tuning() != nullptr && options.session.tuning == "auto")  // which nobody named
     say("nodewright: tuned: {}\n", session.tuning_words());
   for (const MissingOrder& missing : missing_orders(plan))
     throw Error({.doing = "order the nodes of", .object = plan.name, .detail = describe(missing)});
-  const PlanFacts facts = facts_of(options, session, decoder->options().max_context, timed);
+  const PlanFacts facts = facts_of(options, session, direct.slots.max_context, timed);
   if (!options.verify || !options.out.empty()) {
     const bool captured = options.session.mode == "captured";
     show(dump(captured ? plan_as_captured(plan, session.stream()) : plan, options, timings, facts), options.out);

@@ -65,22 +65,25 @@ int logits(const LogitsOptions& options) {
       options.forced.empty() ? std::vector<int32_t>{} : parse_ids("--continue", options.forced);
   const std::optional<LoraAdapter> adapter = adapter_of(options);
   Session session(options.session);
-  DecoderNeeds needs{.keep_logits = true};
-  if (adapter) needs.adapters = adapter_limits(1, std::max<int64_t>(adapter->rank(), 1));
-  const auto decoder = session.make_decoder(static_cast<int64_t>(prompt.size() + forced.size()), 1, needs);
+  DirectStepsOptions one = session.direct_steps(static_cast<int64_t>(prompt.size() + forced.size()));
+  one.keep_logits = true;
+  if (adapter) one.slots.adapters = adapter_limits(1, std::max<int64_t>(adapter->rank(), 1));
+  DirectSteps steps(session.places().front(), one);
   if (adapter) {
-    const AdapterImage image(session.device(), *adapter, session.config(), decoder->adapters().layout());
-    decoder->adapters().upload(session.stream(), 0, image);
+    AdapterSlots& slots = *steps.device().adapters();
+    const AdapterImage image(session.device(), *adapter, session.config(), slots.layout());
+    slots.upload(session.stream(), 0, image);
     session.stream().synchronize();
   }
   const auto vocab = static_cast<size_t>(session.config().vocab);
 
   std::vector<float> rows((1 + forced.size()) * vocab);
-  const int32_t sequence = decoder->open(adapter ? 0 : -1);
-  decoder->append(sequence, std::span(prompt).first(prompt.size() - 1));
+  if (adapter) steps.restart(0, 0);
+  steps.append(0, std::span(prompt).first(prompt.size() - 1));
   for (size_t i = 0; i <= forced.size(); ++i) {
-    decoder->step({StepRow{.sequence = sequence, .token = i == 0 ? prompt.back() : forced[i - 1], .sampling = {}}});
-    decoder->read_logits(0, std::span(rows).subspan(i * vocab, vocab));
+    const StepRow row{.token = i == 0 ? prompt.back() : forced[i - 1]};
+    steps.launch({&row, 1});
+    steps.read_logits(0, std::span(rows).subspan(i * vocab, vocab));
   }
   write_npy(options.out, rows, static_cast<int64_t>(1 + forced.size()), static_cast<int64_t>(vocab));
   return 0;

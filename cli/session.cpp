@@ -261,24 +261,18 @@ void Session::check_fits(int64_t needed_context) const {
                  .fault = Fault::usage});
 }
 
-std::unique_ptr<Decoder> Session::make_decoder(int64_t needed_context, int64_t sequences, const DecoderNeeds& needs) {
+DirectStepsOptions Session::direct_steps(int64_t needed_context) const {
   check_fits(needed_context);
   if (places_.size() > 1)
     refuse_option(sharing_words(options_, static_cast<int>(places_.size())), "several steps a launch run on one device",
                   "leave out --steps-per-launch");
-  const int64_t context = options_.max_context > 0 ? options_.max_context : needed_context;
-  return std::make_unique<Decoder>(device(), stream(), kernels(), model(),
-                                   DecoderOptions{.bucket = options_.bucket,
-                                                  .prefill_rows = needs.prefill_rows,
-                                                  .max_context = context,
-                                                  .sequences = sequences,
-                                                  .numerics = numerics_of(options_.numerics),
-                                                  .mode = run_mode(options_.mode),
-                                                  .policy = edge_policy(options_.edges),
-                                                  .keep_logits = needs.keep_logits,
-                                                  .steps = options_.steps,
-                                                  .tuning = tuning_.tuning,
-                                                  .adapters = needs.adapters});
+  return {.bucket = options_.bucket,
+          .slots = {.max_context = options_.max_context > 0 ? options_.max_context : needed_context,
+                    .numerics = numerics_of(options_.numerics),
+                    .tuning = tuning_.tuning,
+                    .mode = run_mode(options_.mode),
+                    .policy = edge_policy(options_.edges),
+                    .steps = options_.steps}};
 }
 
 EdgePolicy edge_policy(const std::string& word) {

@@ -12,7 +12,7 @@
 
 #include "cli/options/folders/model_folder.h"
 #include "cli/options/tuning_choice.h"
-#include "engine/decoder.h"
+#include "engine/direct_steps.h"
 #include "engine/topology/step_slots.h"
 #include "models/decoder_model.h"
 #include "runtime/device_selection.h"
@@ -62,15 +62,9 @@ void add_steps_options(CLI::App& command, SessionOptions& options);
 // Throws Error (usage) where the two contradict --mode or each other.
 void check_steps(const SessionOptions& options);
 
-// What has happened to the weights when a Session is there. Begun: they are on their way, and the Decoder or the Engine
-// that is made meanwhile waits for them.
+// What has happened to the weights when a Session is there. Begun: they are on their way, and the Engine or the
+// DirectSteps that are made meanwhile wait for them.
 enum class Loading { done, begun };
-
-struct DecoderNeeds {
-  bool keep_logits = false;
-  int64_t prefill_rows = 8;  // prompt tokens that go through the layers at once
-  AdapterLimits adapters = {};
-};
 
 // Tokens of the longest sequence where --max-context is silent and requests may be of any length.
 inline constexpr int64_t kServedContext = 32768, kServedContextOnCpu = 2048;
@@ -107,9 +101,9 @@ class Session {
   // Throws Error (usage) where a sequence of `needed_context` tokens exceeds context_limit().
   void check_fits(int64_t needed_context) const;
 
-  // `needed_context`: tokens the command will put into its longest sequence; --max-context may make room for more.
-  // Throws Error as check_fits() does.
-  std::unique_ptr<Decoder> make_decoder(int64_t needed_context, int64_t sequences, const DecoderNeeds& needs = {});
+  // `needed_context`: tokens the command will put into its one sequence; --max-context may make room for more. Throws
+  // Error as check_fits() does.
+  DirectStepsOptions direct_steps(int64_t needed_context) const;
 
  private:
   SessionOptions options_;

@@ -81,8 +81,7 @@ int tune(const TuneOptions& options) {
   tuner.stop = interrupted;
   for (const int64_t rows : options.tuner.rows) {
     tuner.rows = {rows};
-    const Tuning found =
-        tune_steps(session.device(), session.stream(), session.kernels(), session.model(), tuner, told);
+    const Tuning found = tune_steps(session.device(), session.kernels(), session.model(), tuner, told);
     if (interrupted() && !is_worth_keeping(found, rows, path)) break;
     save(found, path, std::exchange(is_new, false));
     fmt::print("steps of {} row{}: {}written to {}\n", rows, rows == 1 ? "" : "s",

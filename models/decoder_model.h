@@ -33,9 +33,9 @@ class DecoderModel {
   // Reads the checkpoint folder and uploads it. Throws Error naming the file, key or tensor that is wrong.
   static DecoderModel load(Device& device, Stream& stream, const std::filesystem::path& folder,
                            const Progress& progress = {}, const LoadOptions& options = {});
-  // Returns once every tensor has its place, and reads and uploads them meanwhile, over a stream of its own. A Decoder
-  // or an Engine can be made of it at once: their graphs need addresses alone, and their constructors end with wait().
-  // Throws Error for what is wrong in a header. `progress` is called by the thread that waits.
+  // Returns once every tensor has its place, and reads and uploads them meanwhile, over a stream of its own. An
+  // Engine can be made of it at once: its graphs need addresses alone, and its constructor ends with wait(). Throws
+  // Error for what is wrong in a header. `progress` is called by the thread that waits.
   static DecoderModel begin_load(Device& device, const std::filesystem::path& folder, const Progress& progress = {},
                                  const LoadOptions& options = {});
   ~DecoderModel();

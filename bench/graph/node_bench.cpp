@@ -19,19 +19,19 @@ NodeBench bench_nodes(Device& device, const Stream& stream, KernelCache& kernels
                  .detail = "it overwrites pinned memory once a copy has read it, and the step is launched again",
                  .advice = "--device cpu",
                  .fault = Fault::usage});
-  Decoder decoder(device, stream, kernels, model,
-                  {.bucket = options.batch,
-                   .prefill_rows = filling_rows(options.context),
-                   .max_context = options.max_context > 0 ? options.max_context : options.context,
-                   .sequences = options.batch,
-                   .numerics = options.numerics,
-                   .mode = RunMode::eager,
-                   .policy = options.policy,
-                   .tuning = options.tuning});
-  decoder.step(fill_bucket(decoder, options.context, model.config().vocab));
+  const int64_t max_context = options.max_context > 0 ? options.max_context : options.context;
+  DirectSteps steps({&device, &kernels, &model}, {.bucket = options.batch,
+                                                  .prefill_rows = filling_rows(options.context),
+                                                  .slots = {.max_context = max_context,
+                                                            .sequences = options.batch,
+                                                            .numerics = options.numerics,
+                                                            .tuning = options.tuning,
+                                                            .mode = RunMode::eager,
+                                                            .policy = options.policy}});
+  fill_bucket(steps, options.context);
 
   ReadBandwidth ceiling(device, stream, kernels, usual_read_bytes(device));
-  NodeTimer timer(decoder.step_plan(), kernels, stream);
+  NodeTimer timer(steps.plan(), kernels, stream);
   PlanTimings timings = timer.measure({.samples = options.samples,
                                        .launches_per_sample = options.launches_per_sample,
                                        .before_launch = {},
@@ -39,7 +39,7 @@ NodeBench bench_nodes(Device& device, const Stream& stream, KernelCache& kernels
   std::vector<std::vector<BlockSpan>> blocks;
   for (int i = 0; i < options.block_launches; ++i)
     blocks.push_back(block_spans(timer.twin(), timer.stamps_of_one_launch()));
-  return {decoder.options().max_context, decoder.step_plan(), std::move(timings), std::move(blocks)};
+  return {max_context, steps.plan(), std::move(timings), std::move(blocks)};
 }
 
 std::string twin_words(const PlanTimings& timings) {

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <string>
 
-#include "engine/decoder.h"
 #include "graph/timing/plan_timings.h"
 #include "graph/timing/timed_twin.h"
 #include "models/decoder_model.h"
+#include "models/step/step_shape.h"
 #include "runtime/kernels/kernel_cache.h"
 
 namespace nodewright {

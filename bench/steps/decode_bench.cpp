@@ -10,27 +10,26 @@
 namespace nodewright {
 namespace {
 
-DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
+DecodeBenchLine measure(Device& device, KernelCache& kernels, const DecoderModel& model,
                         const DecodeBenchOptions& options, ReadBandwidth& ceiling, int64_t batch, int64_t context,
                         int64_t adapter_rank, int64_t max_context, RunMode mode) {
-  Decoder decoder(device, stream, kernels, model,
-                  {.bucket = batch,
-                   .prefill_rows = filling_rows(context),
-                   .max_context = max_context,
-                   .sequences = batch,
-                   .numerics = options.numerics,
-                   .mode = mode,
-                   .policy = options.policy,
-                   .products_from = options.products_from,
-                   .steps = options.steps,
-                   .tuning = options.tuning,
-                   .adapters = adapter_limits(adapter_rank > 0 ? std::min<int64_t>(batch, 8) : 0, adapter_rank)});
+  DirectSteps direct(
+      {&device, &kernels, &model},
+      {.bucket = batch,
+       .prefill_rows = filling_rows(context),
+       .slots = {.max_context = max_context,
+                 .sequences = batch,
+                 .numerics = options.numerics,
+                 .tuning = options.tuning,
+                 .mode = mode,
+                 .policy = options.policy,
+                 .steps = options.steps,
+                 .products_from = options.products_from,
+                 .adapters = adapter_limits(adapter_rank > 0 ? std::min<int64_t>(batch, 8) : 0, adapter_rank)}});
   // Every launch begins at `context` keys; wall-clock launches move on from there and end before max_context.
   const int64_t steps = options.steps.most;
-  std::vector<LaunchRow> rows;
-  for (const StepRow& row : fill_bucket(decoder, context, model.config().vocab))
-    rows.push_back({.first = row, .most = steps});
-  decoder.launch(rows);
+  const std::vector<StepRow> rows = fill_bucket(direct, context);
+  const Stream& stream = direct.device().compute();
 
   DecodeBenchLine line{.adapter_rank = adapter_rank, .batch = batch, .context = context, .mode = mode};
   Event start(device, "bench.start", true), end(device, "bench.end", true);
@@ -38,7 +37,7 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
   for (int i = -2; i < options.samples; ++i) {  // two rounds warm up
     const double read = ceiling.sample();
     start.record(stream);
-    for (int launch = 0; launch < options.launches_per_sample; ++launch) decoder.relaunch();
+    for (int launch = 0; launch < options.launches_per_sample; ++launch) direct.run().launch();
     end.record(stream);
     end.synchronize();
     if (i < 0) continue;
@@ -46,10 +45,9 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
                     static_cast<double>(options.launches_per_sample * steps));
     reads.push_back(read);
   }
-  for (LaunchRow& row : rows) row.first.token.reset();
   const int64_t wall_launches = std::min<int64_t>(options.samples, (max_context - context + 1) / steps - 1);
   for (int64_t i = 0; i < wall_launches; ++i)
-    walls.push_back(1e-3 * us_of([&] { decoder.launch(rows); }) / static_cast<double>(steps));
+    walls.push_back(1e-3 * us_of([&] { direct.launch(rows); }) / static_cast<double>(steps));
 
   line.step_ms = spread_of(times);
   line.wall_ms = spread_of(walls);
@@ -59,25 +57,28 @@ DecodeBenchLine measure(Device& device, const Stream& stream, KernelCache& kerne
                                                        model.config().kv_width());
   line.share = static_cast<double>(line.weight_bytes + line.kv_bytes) / (line.step_ms.median * 1e-3) /
                line.read_bytes_per_s.median;
-  line.nodes = decoder.step_plan().nodes.size();
-  line.build_ms = decoder.stats().build_ms;
+  line.nodes = direct.plan().nodes.size();
+  line.build_ms = direct.built().ms;
   return line;
 }
 
 }  // namespace
 
-int64_t filling_rows(int64_t context) { return context < 512 ? DecoderOptions{}.prefill_rows : 512; }
+int64_t filling_rows(int64_t context) { return context < 512 ? DirectStepsOptions{}.prefill_rows : 512; }
 
-std::vector<StepRow> fill_bucket(Decoder& decoder, int64_t context, int64_t vocab) {
+std::vector<StepRow> fill_bucket(DirectSteps& steps, int64_t context) {
+  const DirectStepsOptions& options = steps.options();
+  const int64_t adapters = options.slots.adapters.slots;
   std::vector<StepRow> rows;
-  for (int64_t i = 0; i < decoder.options().bucket; ++i) {
+  for (int32_t i = 0; i < options.bucket; ++i) {
     // Each row has tokens of its own, so that those of a mixture have experts of their own.
-    const std::vector<int32_t> tokens = some_tokens(context, vocab, i * context);
-    const int64_t adapters = decoder.options().adapters.slots;
-    const int32_t sequence = decoder.open(adapters > 0 ? static_cast<int32_t>(i % adapters) : -1);
-    decoder.append(sequence, std::span(tokens).first(static_cast<size_t>(context - 1)));
-    rows.push_back({.sequence = sequence, .token = tokens.back(), .sampling = {}});
+    const std::vector<int32_t> tokens = some_tokens(context, steps.device().config().vocab, i * context);
+    if (adapters > 0) steps.restart(i, static_cast<int32_t>(i % adapters));
+    steps.append(i, std::span(tokens).first(static_cast<size_t>(context - 1)));
+    rows.push_back({.sequence = i, .token = tokens.back(), .most = options.slots.steps.most});
   }
+  steps.launch(rows);
+  for (StepRow& row : rows) row.token.reset();
   return rows;
 }
 
@@ -95,8 +96,7 @@ std::vector<DecodeBenchLine> bench_decode(Device& device, const Stream& stream, 
     for (int64_t context : options.contexts)
       for (int64_t rank : options.adapter_ranks)
         for (RunMode mode : options.modes) {
-          lines.push_back(
-              measure(device, stream, kernels, model, options, ceiling, batch, context, rank, max_context, mode));
+          lines.push_back(measure(device, kernels, model, options, ceiling, batch, context, rank, max_context, mode));
           told(lines.back());
         }
   return lines;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "bench/spread.h"
-#include "engine/decoder.h"
+#include "engine/direct_steps.h"
 #include "models/decoder_model.h"
 #include "runtime/kernels/kernel_cache.h"
 
@@ -42,11 +42,12 @@ struct DecodeBenchLine {
   double build_ms = 0;
 };
 
-// Opens a sequence for every row of `decoder`'s bucket, each with one of its adapters where it has some, and puts
-// context - 1 tokens into each. Stepping the rows that are returned attends to `context` keys.
-// DecoderOptions::prefill_rows that fill long contexts soon.
+// DirectStepsOptions::prefill_rows that fill long contexts soon.
 int64_t filling_rows(int64_t context);
-std::vector<StepRow> fill_bucket(Decoder& decoder, int64_t context, int64_t vocab);
+// Puts context - 1 tokens into a sequence for every row of the bucket, each with one of the adapters where there are
+// some, and launches their next steps. Launching the rows that are returned goes on from there; the run of the steps
+// attends to `context` keys in its first step.
+std::vector<StepRow> fill_bucket(DirectSteps& steps, int64_t context);
 
 // `told` gets each line as it is measured.
 std::vector<DecodeBenchLine> bench_decode(Device& device, const Stream& stream, KernelCache& kernels,

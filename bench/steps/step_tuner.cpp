@@ -10,6 +10,7 @@
 
 #include "bench/paired_times.h"
 #include "bench/steps/decode_bench.h"
+#include "engine/device/step_limits.h"
 #include "graph/dump/graph_dump.h"
 #include "runtime/error.h"
 #include "runtime/event.h"
@@ -101,37 +102,30 @@ constexpr int kSamplesForAnError = 3;
 // As far behind as this it is not tried again when other numbers have changed.
 constexpr double kHopeless = 1.06;
 
-// A decoder and its plan; once filled, it is ready to be launched again and again.
+// Steps and their plan; once filled, they are ready to be launched again and again.
 struct Candidate {
-  Candidate(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
-            const DecoderOptions& options)
-      : decoder(device, stream, kernels, model, options), plan(to_text(decoder.step_plan())) {
-    for (const PlanNode& node : decoder.step_plan().nodes)
+  Candidate(const ModelPlace& place, const DirectStepsOptions& options)
+      : steps(place, options), plan(to_text(steps.plan())) {
+    for (const PlanNode& node : steps.plan().nodes)
       if (node.kernel != nullptr) constants += to_string(node.kernel->request) + "\n";
   }
 
-  // From now on a launch attends to the same number of keys in every row.
-  void fill(const ModelConfig& config) {
-    decoder.step(fill_bucket(decoder, decoder.options().max_context, config.vocab));
-  }
-
-  Decoder decoder;
+  DirectSteps steps;
   std::string plan;
   std::string constants;  // of its kernels, which the plan's text leaves out
 };
 
 class Tuner {
  public:
-  Tuner(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
-        const TunerOptions& options, const std::function<void(const TunerTrial&)>& told)
-      : device_(device), stream_(stream), kernels_(kernels), model_(model), options_(options), told_(told) {}
+  Tuner(const ModelPlace& place, const TunerOptions& options, const std::function<void(const TunerTrial&)>& told)
+      : place_(place), options_(options), told_(told) {}
 
   // Tunes steps of `rows` rows.
   StepTuning tune(int64_t rows, const std::vector<Number>& numbers) {
     rows_ = rows;
     best_ = {};
     current_ = build({});
-    current_->fill(model_.config());
+    fill_bucket(current_->steps, options_.context);
     compared_.clear();
     refused_.clear();
     hopeless_.clear();
@@ -145,16 +139,17 @@ class Tuner {
   }
 
  private:
-  DecoderOptions decoder_options(const StepTuning& tuning) const {
+  DirectStepsOptions steps_options(const StepTuning& tuning) const {
     return {.bucket = rows_,
             .prefill_rows = filling_rows(options_.context),
-            .max_context = options_.context,
-            .sequences = rows_,
-            .tuning = std::make_shared<const Tuning>(Tuning{.key = {}, .steps = {{rows_, tuning}}, .products = {}})};
+            .slots = {.max_context = options_.context,
+                      .sequences = rows_,
+                      .tuning = std::make_shared<const Tuning>(
+                          Tuning{.key = {}, .steps = {{rows_, tuning}}, .products = {}})}};
   }
 
   std::unique_ptr<Candidate> build(const StepTuning& tuning) {
-    return std::make_unique<Candidate>(device_, stream_, kernels_, model_, decoder_options(tuning));
+    return std::make_unique<Candidate>(place_, steps_options(tuning));
   }
 
   StepTuning best_with(const std::function<void(StepTuning&)>& set) const {
@@ -173,13 +168,16 @@ class Tuner {
       const StepTuning tuning = best_with(set);
       if (is_known(tuning)) continue;
       try {
-        std::ranges::move(decoder_kernel_requests(model_.config(), decoder_options(tuning), device_.properties()),
-                          std::back_inserter(requests));
+        for (const int64_t rows : {rows_, filling_rows(options_.context)}) {
+          const StepShape shape = shape_of(*place_.model, steps_options(tuning).slots, static_cast<int>(rows), nullptr);
+          std::ranges::move(decoder_kernel_requests(place_.model->config(), shape, place_.device->properties()),
+                            std::back_inserter(requests));
+        }
       } catch (const Error&) {  // said at its turn
       }
     }
     try {
-      kernels_.prepare_what_compiles(requests);
+      place_.kernels->prepare_what_compiles(requests);
     } catch (const Error&) {  // thrown by the progress callback
       if (!is_stopped()) throw;
     }
@@ -197,7 +195,7 @@ class Tuner {
       try {
         candidate = build(tuning);
         if (!is_new(*candidate)) continue;
-        candidate->fill(model_.config());
+        fill_bucket(candidate->steps, options_.context);
       } catch (const Error& error) {  // its kernels spill registers, or need more than a block may have
         refused_.push_back(tuning);
         trial.refused = error.what();
@@ -242,20 +240,18 @@ class Tuner {
   }
 
   double step_us(Candidate& candidate) {
-    start_.record(stream_);
-    for (int i = 0; i < options_.launches_per_sample; ++i) candidate.decoder.relaunch();
-    end_.record(stream_);
+    const Stream& stream = candidate.steps.device().compute();
+    start_.record(stream);
+    for (int i = 0; i < options_.launches_per_sample; ++i) candidate.steps.run().launch();
+    end_.record(stream);
     end_.synchronize();
     return 1e3 * static_cast<double>(end_.ms_since(start_)) / options_.launches_per_sample;
   }
 
-  Device& device_;
-  const Stream& stream_;
-  KernelCache& kernels_;
-  const DecoderModel& model_;
+  const ModelPlace place_;
   const TunerOptions& options_;
   const std::function<void(const TunerTrial&)>& told_;
-  Event start_{device_, "tune.start", true}, end_{device_, "tune.end", true};
+  Event start_{*place_.device, "tune.start", true}, end_{*place_.device, "tune.end", true};
   int64_t rows_ = 0;
   StepTuning best_;
   std::unique_ptr<Candidate> current_;  // of the best
@@ -266,12 +262,12 @@ class Tuner {
 
 }  // namespace
 
-Tuning tune_steps(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
-                  const TunerOptions& options, const std::function<void(const TunerTrial&)>& told) {
+Tuning tune_steps(Device& device, KernelCache& kernels, const DecoderModel& model, const TunerOptions& options,
+                  const std::function<void(const TunerTrial&)>& told) {
   const std::vector<Number> numbers = numbers_of(options.parts);
   Tuning tuning{
       .key = {.device = device.properties().name, .model = model_sizes(model.config())}, .steps = {}, .products = {}};
-  Tuner tuner(device, stream, kernels, model, options, told);
+  Tuner tuner({&device, &kernels, &model}, options, told);
   for (const int64_t rows : options.rows) {
     if (options.stop && options.stop()) break;
     tuning.steps[rows] = tuner.tune(rows, numbers);

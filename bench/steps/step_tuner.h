@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "engine/decoder.h"
 #include "models/decoder_model.h"
 #include "models/tuning/step_tuning.h"
 #include "runtime/kernels/kernel_cache.h"
@@ -41,7 +40,7 @@ struct TunerTrial {
 
 // Throws Error (usage) for a part that does not exist. `told` gets every trial; a candidate whose plan is that
 // of the best, or has stood against this best before, is none. Of rows that stop() left untried there is no step.
-Tuning tune_steps(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
-                  const TunerOptions& options, const std::function<void(const TunerTrial&)>& told);
+Tuning tune_steps(Device& device, KernelCache& kernels, const DecoderModel& model, const TunerOptions& options,
+                  const std::function<void(const TunerTrial&)>& told);
 
 }  // namespace nodewright

@@ -167,9 +167,11 @@ int generate(const GenerateOptions& options) {
         sampling_words(sampling, choice.options), *sampling.seed, of_start, outcome_report(told));
   };
   if (takes_several(options)) {
-    const auto decoder = session.make_decoder(context, 1, {.prefill_rows = rows_of_one_prompt(session, prompt_tokens)});
+    DirectStepsOptions one = session.direct_steps(context);
+    one.prefill_rows = rows_of_one_prompt(session, prompt_tokens);
+    DirectSteps steps(session.places().front(), one);
     catch_interruption();
-    report(generate_several(*decoder, spec, sampling, options.session.steps.most, token), decoder_report(*decoder));
+    report(generate_several(steps, spec, sampling, token), several_report(steps));
     return cli::interrupted() ? interruption_exit_code() : 0;
   }
   const std::unique_ptr<Engine> engine = make_engine(options.engine, options.session, session,

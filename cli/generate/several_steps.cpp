@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "cli/interruption.h"
 #include "cli/options/refusals.h"
 #include "engine/byte_size.h"
+#include "graph/timing/stopwatch.h"
 
 namespace nodewright::cli {
 
@@ -41,34 +41,30 @@ void check_several_steps(const EngineSettings& engine, const ChoiceOptions& choi
     if (given) refuse(option);
 }
 
-RequestOutcome generate_several(Decoder& decoder, const RequestSpec& spec, const Sampling& sampling, int64_t most_steps,
+RequestOutcome generate_several(DirectSteps& steps, const RequestSpec& spec, const Sampling& sampling,
                                 const std::function<void(int32_t)>& token) {
-  using Clock = std::chrono::steady_clock;
-  const auto seconds_since = [](Clock::time_point start) {
-    return std::chrono::duration<double>(Clock::now() - start).count();
-  };
   const auto prompt_tokens = static_cast<int64_t>(spec.prompt.size());
-  const int64_t wanted = std::min(spec.max_tokens, decoder.options().max_context - prompt_tokens);
+  const int64_t wanted = std::min(spec.max_tokens, steps.options().slots.max_context - prompt_tokens);
   RequestOutcome outcome{.prompt_tokens = prompt_tokens, .context_full = wanted < spec.max_tokens};
-  auto start = Clock::now();
-  const int32_t sequence = decoder.open();
-  decoder.append(sequence, std::span(spec.prompt).first(spec.prompt.size() - 1));
+  Stopwatch watch;
+  steps.append(0, std::span(spec.prompt).first(spec.prompt.size() - 1));
   // What the device has no room for is found here, at the end of a launch.
-  LaunchRow row{.first = {.sequence = sequence, .token = spec.prompt.back(), .sampling = sampling},
-                .stop_ids = std::span(spec.stop_ids).first(std::min<size_t>(spec.stop_ids.size(), kMostStopIds))};
+  StepRow row{.token = spec.prompt.back(),
+              .sampling = sampling,
+              .stop_ids = std::span(spec.stop_ids).first(std::min<size_t>(spec.stop_ids.size(), kMostStopIds))};
   for (bool ended = false; !ended && outcome.tokens < wanted && !cli::interrupted();) {
-    row.most = std::min(most_steps, wanted - outcome.tokens);
-    const std::vector<int32_t>& tokens = decoder.launch({&row, 1})[0];
-    row.first.token.reset();  // from now on the device feeds itself
+    row.most = std::min(steps.options().slots.steps.most, wanted - outcome.tokens);
+    const std::vector<int32_t>& tokens = steps.launch({&row, 1})[0];
+    row.token.reset();  // from now on the device feeds itself
     const auto stop = std::ranges::find_first_of(tokens, spec.stop_ids);
     ended = stop != tokens.end();
-    if (outcome.tokens == 0) outcome.first_s = seconds_since(start), start = Clock::now();
+    if (outcome.tokens == 0) outcome.first_s = 1e-3 * watch.lap_ms();
     outcome.tokens += stop - tokens.begin() + ended;
     for (auto one = tokens.begin(); one != stop; ++one) token(*one);
     if (ended) outcome.reason = EndReason::stop_id;
   }
   if (outcome.reason == EndReason::length && outcome.tokens < wanted) outcome.reason = EndReason::cancelled;
-  outcome.rest_s = seconds_since(start);
+  outcome.rest_s = 1e-3 * watch.lap_ms();
   return outcome;
 }
 
@@ -80,14 +76,15 @@ std::string size_words(const Plan& plan) {
   return text;
 }
 
-std::string decoder_report(Decoder& decoder) {
-  const Decoder::Stats& stats = decoder.stats();
-  std::string text = fmt::format(
-      "kernels   {:.0f} ms\n"
-      "graph     {}, built in {:.2f} ms, {} of device memory\n",
-      stats.kernels_ms, size_words(decoder.step_plan()), stats.build_ms, byte_size_text(stats.graph_bytes));
-  return text + fmt::format("memory    {} of state, {} of key/value cache\n", byte_size_text(stats.state_bytes),
-                            byte_size_text(stats.cache_bytes));
+std::string several_report(DirectSteps& steps) {
+  const BuiltGraphs& built = steps.built();
+  const MemoryUse& memory = steps.device().memory();
+  return fmt::format(
+      "graph     {}, built in {:.2f} ms, {} of device memory\n"
+      "memory    {} of state, {} of key/value cache\n",
+      size_words(steps.plan()), built.ms,
+      byte_size_text(built.free_before - std::min(built.free_before, built.free_after)), byte_size_text(memory.state),
+      byte_size_text(memory.pages));
 }
 
 }  // namespace nodewright::cli

@@ -69,7 +69,8 @@ class StepDevice {
   // Pages that the memory limit leaves, or the device's free memory.
   int64_t pages_within_limits(const StepSlotsOptions& options) const;
   // `cache`: may be another than the device's own.
-  Plan step_plan(const KvCache& cache, int bucket, const DecodeState& state, EdgePolicy policy, bool adapted) const;
+  Plan step_plan(const KvCache& cache, int bucket, const DecodeState& state, EdgePolicy policy, bool adapted,
+                 DecodePurpose purpose = DecodePurpose::serve) const;
   Plan choice_plan(const DecodeState& state, const ChoiceState& choice, EdgePolicy policy) const;
   Plan slice_plan(const Slot& slot, int64_t index, EdgePolicy policy) const;
 

@@ -58,9 +58,9 @@ void StepDevice::bind_kernels(const StepSlotsOptions& options) {
   }
 }
 
-Plan StepDevice::step_plan(const KvCache& cache, int bucket, const DecodeState& state, EdgePolicy policy,
-                           bool adapted) const {
-  return decoder_plan(device_, *model_, bound(adapted).whole.at(bucket), cache, state, DecodePurpose::serve, policy,
+Plan StepDevice::step_plan(const KvCache& cache, int bucket, const DecodeState& state, EdgePolicy policy, bool adapted,
+                           DecodePurpose purpose) const {
+  return decoder_plan(device_, *model_, bound(adapted).whole.at(bucket), cache, state, purpose, policy,
                       adapted ? adapters_.get() : nullptr, collectives_);
 }
 

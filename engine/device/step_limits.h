@@ -26,6 +26,7 @@ inline DecodeLimits limits_of(const StepSlotsOptions& options, const Collectives
           .numerics = options.numerics,
           .most_sampled = options.most_sampled,
           .hidden = options.hidden,
+          .steps = options.steps,
           .tuning = options.tuning,
           .adapters = options.adapters,
           .collectives = collectives != nullptr,

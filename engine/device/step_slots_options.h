@@ -32,6 +32,7 @@ struct StepSlotsOptions {
   std::shared_ptr<const Tuning> tuning;  // of this device and model, or none
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
+  LaunchSteps steps = {};  // of a launch of DirectSteps; those of StepSlots have one
   // Told of every graph when it is there, by the thread that built it, under a lock; may be empty.
   std::function<void(const BuiltBucket&)> built;
 

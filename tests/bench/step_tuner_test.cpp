@@ -18,7 +18,7 @@ namespace {
 class StepTuner : public testing::Test {
  protected:
   Tuning tune(const TunerOptions& options) {
-    return tune_steps(*opened_.device, stream_, kernels_, model_, options,
+    return tune_steps(*opened_.device, kernels_, model_, options,
                       [&](const TunerTrial& trial) { trials_.push_back(trial); });
   }
 
@@ -74,7 +74,7 @@ TEST_F(StepTuner, TriesNoPlanTwiceAgainstTheSameBest) {
   options.least_errors = 0;
   options.least_gain = -1e9;  // the first is taken, whatever it takes, and no other: the second round finds nothing new
   std::map<std::pair<std::string, std::string>, int> tried;
-  tune_steps(*opened_.device, stream_, kernels_, model_, options, [&](const TunerTrial& trial) {
+  tune_steps(*opened_.device, kernels_, model_, options, [&](const TunerTrial& trial) {
     if (trial.taken) options.least_gain = 1;
     EXPECT_EQ(++tried[std::pair(trial.number, trial.value)], 1) << trial.number << " " << trial.value;
   });

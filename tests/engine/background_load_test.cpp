@@ -146,8 +146,7 @@ TEST(BackgroundLoad, IsGivenUpWithTheModel) {
   Gate gate(*on.opened.driver);
   {
     std::optional<DecoderModel> model = DecoderModel::begin_load(on.device, golden_folder(kModel));
-    expect_error([&] { Decoder(on.device, on.stream, on.kernels, *model, {.bucket = 0, .max_context = 64}); },
-                 {"bucket"});
+    expect_error([&] { Decoder(on.device, on.kernels, *model, {.bucket = 0, .max_context = 64}); }, {"bucket"});
     gate.open();
   }
   EXPECT_EQ(on.handles(), before) << on.opened.interposer->describe_live();
@@ -189,7 +188,7 @@ TEST(BackgroundLoadOnCpuDriver, LeavesNothingBehindWhicheverCallFails) {
   Interposer& interposer = *on.opened.interposer;
   const auto start = [&] {
     const DecoderModel model = DecoderModel::begin_load(on.device, golden_folder(kModel));
-    Decoder decoder(on.device, on.stream, on.kernels, model, decoder_options(1));
+    Decoder decoder(on.device, on.kernels, model, decoder_options(1));
   };
   start();  // from now on the kernels are there
   const size_t before = on.handles();

@@ -16,6 +16,8 @@
 namespace nodewright {
 namespace {
 
+using test::Decoder;
+
 constexpr int64_t kServedContext = 192;
 constexpr int kServedRows = 8;
 

@@ -54,7 +54,7 @@ void decode(Driver& driver, int64_t bucket, RunMode mode, Interposer& interposer
   DecoderOptions options = decoder_options(bucket, mode);
   options.max_context = 64;
   options.sequences = bucket;
-  Decoder decoder(device, stream, kernels, model, options);
+  Decoder decoder(device, kernels, model, options);
   std::vector<StepRow> rows;
   for (int64_t i = 0; i < bucket; ++i) {
     rows.push_back({.sequence = decoder.open(), .token = 5});

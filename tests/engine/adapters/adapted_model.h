@@ -30,8 +30,8 @@ inline AdapterImage image_of(LoadedModel& loaded, const std::filesystem::path& f
 
 // Fills a slot of the decoder, and waits for it.
 inline void load_adapter(Decoder& decoder, LoadedModel& loaded, int32_t slot, const std::filesystem::path& folder) {
-  const AdapterImage image = image_of(loaded, folder, decoder.adapters().layout());
-  decoder.adapters().upload(loaded.stream, slot, image);
+  const AdapterImage image = image_of(loaded, folder, decoder.device().adapters()->layout());
+  decoder.device().adapters()->upload(loaded.stream, slot, image);
   loaded.stream.synchronize();
 }
 

@@ -103,11 +103,11 @@ std::vector<Logits> adapted_logits_of_one(const SplitCase& of, int32_t slot) {
   DecoderOptions options{.bucket = 1, .max_context = 64};
   options.adapters = adapter_limits(2, kGoldenRank);
   options.keep_logits = true;
-  Decoder alone(one, stream, kernels, model, options);
-  const AdapterLayout& layout = alone.adapters().layout();
+  Decoder alone(one, kernels, model, options);
+  const AdapterLayout& layout = alone.device().adapters()->layout();
   const LoraAdapter adapter = LoraAdapter::open(of.adapter, model.config(), kGoldenRank);
   const AdapterImage image(one, adapter, model.config(), layout);
-  alone.adapters().upload(stream, 1, image);
+  alone.device().adapters()->upload(stream, 1, image);
   stream.synchronize();
   const int32_t sequence = alone.open(slot);
   alone.append(sequence, std::span(of.prompt).first(of.prompt.size() - 1));

@@ -102,25 +102,13 @@ class PagesOfAStep : public testing::Test {
 
   std::vector<std::vector<std::byte>> pool() {  // by layer
     std::vector<std::vector<std::byte>> layers;
-    for (const Buffer& buffer : decoder.step_plan().buffers) {
+    for (const Buffer& buffer : decoder.plan().buffers) {
       if (buffer.range.kind != "kv") continue;
       layers.emplace_back(buffer.range.bytes);
       read_device(loaded.device, layers.back(), buffer.range.address, buffer.range.name);
     }
     EXPECT_EQ(layers.size(), static_cast<size_t>(config.layers));
     return layers;
-  }
-
-  // The pages that `action` takes, in the order of their tokens: the pool hands out the lowest first.
-  template <class Action>
-  Tokens pages_taken_by(Action&& action) {
-    Tokens before, taken;
-    for (int32_t page = 0; page < decoder.pages().total(); ++page)
-      if (decoder.pages().is_taken(page)) before.push_back(page);
-    action();
-    for (int32_t page = 0; page < decoder.pages().total(); ++page)
-      if (decoder.pages().is_taken(page) && !std::count(before.begin(), before.end(), page)) taken.push_back(page);
-    return taken;
   }
 
   // Where the pool differs, as pairs of page and slot, in any layer.
@@ -142,20 +130,16 @@ class PagesOfAStep : public testing::Test {
 TEST_F(PagesOfAStep, AStepWritesOneSlotOfEveryLiveRowAndNothingElse) {
   // Three sequences, two of them live, lengths 5, 64 (its next token starts a page) and 70.
   std::vector<int32_t> sequences;
-  std::vector<Tokens> owned;
   for (size_t length : {5, 64, 70}) {
     const int32_t sequence = decoder.open();
     sequences.push_back(sequence);
-    owned.push_back(pages_taken_by([&] { decoder.append(sequence, some_tokens(length, loaded.vocab(), length)); }));
+    decoder.append(sequence, some_tokens(length, loaded.vocab(), length));
   }
-  ASSERT_EQ(owned[2].size(), 2u);
   decoder.poison();
   const auto before = pool();
-  const Tokens next = pages_taken_by([&] {
-    decoder.step({{.sequence = sequences[1], .token = 3}, {.sequence = sequences[0], .token = 4}});
-  });
-  ASSERT_EQ(next.size(), 1u);
-  std::vector<std::pair<int64_t, int64_t>> expected{{owned[0][0], 5}, {next[0], 0}};
+  decoder.step({{.sequence = sequences[1], .token = 3}, {.sequence = sequences[0], .token = 4}});
+  std::vector<std::pair<int64_t, int64_t>> expected{{decoder.pages_of(sequences[0])[0], 5},
+                                                    {decoder.pages_of(sequences[1])[1], 0}};
   std::sort(expected.begin(), expected.end());
   EXPECT_EQ(changed_slots(before, pool()), expected);
 }
@@ -163,24 +147,25 @@ TEST_F(PagesOfAStep, AStepWritesOneSlotOfEveryLiveRowAndNothingElse) {
 TEST_F(PagesOfAStep, APrefillChunkWritesItsOwnSlotsAndNothingElse) {
   const int32_t other = decoder.open(), sequence = decoder.open();
   decoder.append(other, some_tokens(70, loaded.vocab(), 1));
-  const Tokens first = pages_taken_by([&] { decoder.append(sequence, some_tokens(62, loaded.vocab(), 2)); });
+  decoder.append(sequence, some_tokens(62, loaded.vocab(), 2));
   decoder.poison();
   const auto before = pool();
-  const Tokens second = pages_taken_by([&] { decoder.append(sequence, some_tokens(3, loaded.vocab(), 3)); });
-  ASSERT_EQ(second.size(), 1u);
-  std::vector<std::pair<int64_t, int64_t>> expected{{first[0], 62}, {first[0], 63}, {second[0], 0}};
+  decoder.append(sequence, some_tokens(3, loaded.vocab(), 3));
+  const Tokens pages = decoder.pages_of(sequence);
+  std::vector<std::pair<int64_t, int64_t>> expected{{pages[0], 62}, {pages[0], 63}, {pages[1], 0}};
   std::sort(expected.begin(), expected.end());
   EXPECT_EQ(changed_slots(before, pool()), expected);
 }
 
 TEST_F(PagesOfAStep, PoisonLeavesOwnedPagesAndFillsTheOthers) {
   const int32_t sequence = decoder.open();
-  const Tokens owned = pages_taken_by([&] { decoder.append(sequence, some_tokens(70, loaded.vocab(), 1)); });
+  decoder.append(sequence, some_tokens(70, loaded.vocab(), 1));
+  const Tokens owned = decoder.pages_of(sequence);
   const auto before = pool();
   decoder.poison();
   const auto after = pool();
   for (size_t layer = 0; layer < after.size(); ++layer)
-    for (int32_t page = 0; page < decoder.pages().total(); ++page) {
+    for (int32_t page = 0; page < decoder.device().cache().pages(); ++page) {
       const auto first = after[layer].begin() + static_cast<long>(static_cast<uint64_t>(page) * page_bytes);
       if (std::count(owned.begin(), owned.end(), page))
         EXPECT_TRUE(std::equal(first, first + static_cast<long>(page_bytes),

@@ -27,13 +27,13 @@ DecoderOptions tuned(int64_t bucket, const StepTuning& tuning, RunMode mode = Ru
 }
 
 const PlanNode& node_named(const Decoder& decoder, const std::string& name) {
-  return *std::ranges::find(decoder.step_plan().nodes, name, &PlanNode::name);
+  return *std::ranges::find(decoder.plan().nodes, name, &PlanNode::name);
 }
 
 // The shapes that the file says.
 void check_shapes(const Decoder& decoder) {
   const auto threads = [&](const std::string& name) { return node_named(decoder, name).shape.block[0]; };
-  for (const PlanNode& node : decoder.step_plan().nodes) {
+  for (const PlanNode& node : decoder.plan().nodes) {
     if (node.kind != NodeKind::kernel) continue;
     EXPECT_EQ(node.attributes.shared_carveout_percent, node.name.ends_with("attend") ? -1 : 57) << node.name;
   }
@@ -76,7 +76,7 @@ TEST(TunedSteps, AreNotTakenForOtherRowsOrInvariantNumerics) {
   const auto shapes = [&](const DecoderOptions& options) {
     std::vector<unsigned> threads;
     const Decoder decoder = loaded.decoder(options);
-    for (const PlanNode& node : decoder.step_plan().nodes) threads.push_back(node.shape.block[0]);
+    for (const PlanNode& node : decoder.plan().nodes) threads.push_back(node.shape.block[0]);
     return threads;
   };
   DecoderOptions of_two = tuned(2, some_tuning());

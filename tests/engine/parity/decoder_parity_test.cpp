@@ -79,7 +79,7 @@ TEST_P(DecoderProducts, LogitsAreThoseOfTransformers) {
     LoadedModel loaded(GetParam());
     const Decoder decoder = loaded.decoder(with_products());
     size_t products = 0, tiles = 0;
-    for (const PlanNode& node : decoder.step_plan().nodes) {
+    for (const PlanNode& node : decoder.plan().nodes) {
       products += node.kind == NodeKind::library;
       tiles += node.kernel_name().starts_with("tile_");
     }

@@ -14,11 +14,11 @@
 #include <string>
 #include <vector>
 
-#include "engine/decoder.h"
 #include "models/decoder_model.h"
 #include "runtime/device_selection.h"
 #include "runtime/kernels/kernel_cache.h"
 #include "runtime/stream.h"
+#include "tests/engine/parity/decoder.h"
 #include "tests/support/test_device.h"
 #include "tests/support/test_places.h"
 
@@ -124,7 +124,7 @@ struct LoadedModel {
         kernels(device),
         model(DecoderModel::load(device, stream, golden_folder(golden))) {}
 
-  Decoder decoder(const DecoderOptions& options) { return Decoder(device, stream, kernels, model, options); }
+  Decoder decoder(const DecoderOptions& options) { return Decoder(device, kernels, model, options); }
   size_t vocab() const { return static_cast<size_t>(model.config().vocab); }
 
   OpenedDevice opened;

@@ -6,6 +6,8 @@
 namespace nodewright {
 namespace {
 
+using test::Decoder;
+
 class NumericsOf : public testing::TestWithParam<const char*> {
  protected:
   std::vector<test::Logits> logits(int64_t bucket, int64_t prefill_rows, Numerics numerics) {

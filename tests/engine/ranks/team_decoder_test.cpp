@@ -64,10 +64,9 @@ std::vector<Logits> logits_of_one(const std::filesystem::path& folder, const Tok
                                   const Tokens& continuation) {
   OpenedDevice one = open_device("cpu");
   KernelCache kernels(one);
-  const Stream stream(one, "decode");
   const DecoderModel model = DecoderModel::begin_load(one, folder, {}, {.draws_weights = true});
   model.wait();
-  Decoder alone(one, stream, kernels, model, {.bucket = 1, .max_context = 128, .keep_logits = true});
+  Decoder alone(one, kernels, model, {.bucket = 1, .max_context = 128, .keep_logits = true});
   const int32_t sequence = alone.open();
   alone.append(sequence, std::span(prompt).first(prompt.size() - 1));
   Tokens forced{prompt.back()};

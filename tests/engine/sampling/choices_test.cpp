@@ -13,6 +13,8 @@
 namespace nodewright {
 namespace {
 
+using test::Decoder;
+
 constexpr int kChoiceRows = 8;
 
 EngineOptions choice_engine(int depth = kSlots) {

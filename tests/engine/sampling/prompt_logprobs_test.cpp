@@ -10,6 +10,8 @@
 namespace nodewright {
 namespace {
 
+using test::Decoder;
+
 using test::expect_scores;
 using test::score_engine;
 using test::Scored;
