@@ -100,25 +100,6 @@ PipelineState::Submitted Engine::submit(RequestSpec spec, const Sampling& sampli
   return submitted;
 }
 
-Engine::SubmittedAll Engine::submit_n(RequestSpec spec, const Sampling& sampling, std::vector<ChoiceOptions> choices) {
-  if (choices.empty()) return {{}, "it asks for no output"};
-  for (size_t i = 0; i < choices.size(); ++i) {
-    if (i > 0) choices[i].prompt_logprobs = -1;
-    if (std::string reason = why_not_serve(spec, sampling, choices[i]); !reason.empty()) return {{}, std::move(reason)};
-  }
-  SubmittedAll all;
-  for (size_t i = 0; i < choices.size(); ++i) {
-    Sampling own = sampling;
-    if (i > 0 && own.seed) own.seed = derived_seed(*own.seed, i);
-    const PipelineState::Submitted one = submit(spec, own, std::move(choices[i]));
-    if (!one.id) return {{}, one.reason};  // of the state: then of the first
-    all.ids.push_back(*one.id);
-    spec.like = all.ids.front();
-    spec.hidden = std::min(spec.hidden, HiddenStates::last);
-  }
-  return all;
-}
-
 bool Engine::advance() {
   const Selection next = select_next(pipeline_, scheduling_);
   switch (next.action) {

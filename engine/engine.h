@@ -64,17 +64,6 @@ class Engine {
   // Accepts the request, or says why not: a prompt that does not fit, a token outside the vocabulary, sampling out of
   // range, choices for which EngineOptions::choices makes no room, an engine that has failed.
   PipelineState::Submitted submit(RequestSpec spec, const Sampling& sampling = {}, ChoiceOptions choice = {});
-  // Submits one output of the prompt for each of `choices`, in their order: all are accepted, or none. The prompt is
-  // computed once, by the first output: the others wait for that, then share its pages and copy the one that the prompt
-  // ends in; where the first ends before there is room for another, that one finds what is left in the prefix cache.
-  // Each output draws random numbers of its own: with a seed, the first from that seed, as if it were alone, and output
-  // i from derived_seed(seed, i). Only the first gives the prompt's log probabilities and hidden states `full`: the
-  // others share its pages, and give `last` instead.
-  struct SubmittedAll {
-    std::vector<RequestId> ids;  // empty: refused
-    std::string reason;
-  };
-  SubmittedAll submit_n(RequestSpec spec, const Sampling& sampling, std::vector<ChoiceOptions> choices);
   // LoRA adapters (engine_adapters.cpp); only with EngineOptions::max_adapters.
 
   // Reads a folder of PEFT into memory, ready to be loaded. From any thread: it takes the time of reading and rounding
