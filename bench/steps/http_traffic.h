@@ -25,13 +25,9 @@ struct HttpTrafficOptions {
   int64_t idle_connections = 0;          // open meanwhile, without a request
 };
 
-// As TrafficFigures, by the arrival of events at the client.
-struct HttpTrafficFigures {
-  int64_t requests = 0, prompt_tokens = 0, output_tokens = 0, events = 0;
-  double seconds = 0;  // from the first request to the last event, of all rounds
-  Tail first_token_ms, between_tokens_ms, request_ms;
-  double output_tokens_per_s() const { return static_cast<double>(output_tokens) / seconds; }
-  double prompt_tokens_per_s() const { return static_cast<double>(prompt_tokens) / seconds; }
+// By the arrival of events at the client.
+struct HttpTrafficFigures : RequestFigures {
+  int64_t events = 0;
 };
 
 // Ends when every request has. Throws Error when one is refused or fails, with the server's words.

@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <optional>
 
 #include "bench/measured_work.h"
+#include "engine/device/step_device.h"
 #include "engine/device/step_inputs.h"
-#include "models/plan/decoder_graph.h"
 #include "runtime/error.h"
 #include "runtime/event.h"
 
@@ -79,45 +80,25 @@ double attention_flops(const ModelConfig& c, int64_t tokens) {
 }
 
 // One prompt as one step, with everything it needs.
-class PromptStep {
- public:
-  PromptStep(Device& device, KernelCache& kernels, const DecoderModel& model, int64_t tokens,
-             const PrefillBenchOptions& options)
-      : cache_(device, model.config(), pages_for(tokens)),
-        slot_(device, model.config(),
-              {.rows = tokens,
-               .max_context = std::max(tokens, options.max_context),
-               .sequences = 1,
-               .products_from = options.products_from,
-               .numerics = options.numerics,
-               .tuning = options.tuning}),
-        state_(slot_.state(tokens)),
-        kernels_(decoder_kernels(kernels, model.config(), slot_.shape(tokens))),
-        plan(decoder_plan(device, model, kernels_, cache_, state_, DecodePurpose::step, options.policy)) {
-    const std::vector<int32_t> prompt = some_tokens(tokens, model.config().vocab);
-    std::vector<int32_t> pages;
-    for (int64_t page = 0; page < pages_for(tokens); ++page) pages.push_back(static_cast<int32_t>(page));
-    slot_.write_table(0, 0, pages);
+struct PromptStep {
+  PromptStep(const ModelPlace& place, const StepSlotsOptions& options) : device(place, options, nullptr) {
+    const int tokens = options.buckets.largest();
+    const DecodeState state = device.state(0, tokens);
+    device.make_cache(options, options.pages);
+    plan = device.step_plan(device.cache(), tokens, state, options.policy, false, DecodePurpose::step);
+    const std::vector<int32_t> prompt = some_tokens(tokens, device.config().vocab);
+    std::vector<int32_t> pages(static_cast<size_t>(options.pages));
+    std::iota(pages.begin(), pages.end(), 0);
+    device.write_table(0, pages);
     for (int64_t row = 0; row < tokens; ++row) {
       const int64_t position = row == 0 ? tokens - 1 : row - 1;  // the one that chooses comes first
-      write_row(state_.host_inputs, row,
-                {.token = prompt[static_cast<size_t>(position)],
-                 .position = position,
-                 .sequence = 0,
-                 .output = 0,
-                 .sampling = {}});
+      write_row(state.host_inputs, row, {.token = prompt[static_cast<size_t>(position)], .position = position});
     }
-    state_.host_inputs.n_live.data[0] = static_cast<int32_t>(tokens);
-    state_.host_inputs.n_sampled.data[0] = 1;
+    state.host_inputs.n_live.data[0] = static_cast<int32_t>(tokens);
+    state.host_inputs.n_sampled.data[0] = 1;
   }
 
- private:
-  KvCache cache_;
-  DecodeSlot slot_;
-  DecodeState state_;
-  DecoderKernels kernels_;
-
- public:
+  StepDevice device;
   Plan plan;
 };
 
@@ -144,7 +125,13 @@ std::vector<PrefillBenchLine> bench_prefill(Device& device, const Stream& stream
   ProductRate ceiling(device, stream, kernels, options.product_edge > 0 ? options.product_edge : usual_edge);
   std::vector<PrefillBenchLine> lines;
   for (const int64_t tokens : options.tokens) {
-    const PromptStep step(device, kernels, model, tokens, options);
+    const PromptStep step({&device, &kernels, &model}, {.buckets = BucketSet({static_cast<int>(tokens)}),
+                                                        .max_context = std::max(tokens, options.max_context),
+                                                        .pages = pages_for(tokens),
+                                                        .numerics = options.numerics,
+                                                        .tuning = options.tuning,
+                                                        .policy = options.policy,
+                                                        .products_from = options.products_from});
     std::vector<FormRun> runs;
     for (const PrefillForm form : options.forms) {
       FormRun& run = runs.emplace_back(FormRun{.form = form, .graph = {}, .other = {}, .ms = {}});

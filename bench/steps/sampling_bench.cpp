@@ -34,10 +34,7 @@ class SampledSteps {
                 .products_from = options.products_from}),
         start_(device, "bench.start", true),
         end_(device, "bench.end", true) {
-    for (int64_t layer = 0; layer < model.config().layers; ++layer) {
-      const View<bf16> pages = slots_.cache().layer(layer);
-      fill_device(device, pages.address(), std::byte{0}, pages.bytes(), "kv");
-    }
+    slots_.fill_pages(std::byte{0});
     std::vector<int32_t> pages(static_cast<size_t>(pages_for(context)));
     for (int32_t row = 0; row < batch_; ++row) {
       std::iota(pages.begin(), pages.end(), row * static_cast<int32_t>(pages.size()));

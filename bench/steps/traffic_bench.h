@@ -23,17 +23,11 @@ struct TrafficOptions {
   std::function<void(bool)> counts = {};  // told true before what the figures are of, and false after it
 };
 
-struct TrafficFigures {
-  int64_t requests = 0, prompt_tokens = 0, output_tokens = 0, steps = 0;
-  double seconds = 0;      // from the first arrival to the last token, of all rounds
-  Tail first_token_ms;     // from a request's arrival, scheduled or not, until its first token is at the host
-  Tail between_tokens_ms;  // of one request, all requests together; 0 for tokens that come in one step
-  Tail request_ms;         // from arrival to the last token
+struct TrafficFigures : RequestFigures {
+  int64_t steps = 0;
   // What the device waits from the end of a step to the begin of the next one, when there is work: of one more round,
   // whose steps carry events.
   Tail idle_us;
-  double output_tokens_per_s() const { return static_cast<double>(output_tokens) / seconds; }
-  double prompt_tokens_per_s() const { return static_cast<double>(prompt_tokens) / seconds; }
 };
 
 // Ends when every request has. The engine must be idle. Throws Error when a request is refused or fails.

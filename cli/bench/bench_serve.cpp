@@ -83,6 +83,32 @@ void print_tail_head(const std::string& title) {
   fmt::print("{}\n  {:<22} {:>10} {:>10} {:>10}\n", title, "", "median", "p99", "worst");
 }
 
+// Prints a table of requests; returns what the record says of them. `counted`: of an engine "steps", of a server
+// "events". `idle_us`: an engine's, else null.
+nlohmann::ordered_json tell_requests(const RowSampling& sampling, const RequestFigures& f, const char* counted,
+                                     int64_t count, const Tail* idle_us) {
+  print_tail_head(fmt::format("{}: {} requests in {:.3f} s", sampling.name, f.requests, f.seconds));
+  print_tail("first token", "ms", f.first_token_ms);
+  print_tail("between two tokens", "ms", f.between_tokens_ms);
+  print_tail("whole request", "ms", f.request_ms);
+  if (idle_us != nullptr) print_tail("device idle a step", "us", *idle_us);
+  fmt::print("  {:.1f} tokens/s, {:.1f} prompt tokens/s, {} {}\n", f.output_tokens_per_s(), f.prompt_tokens_per_s(),
+             count, counted);
+  nlohmann::ordered_json json = {{"sampling", sampling.name},
+                                 {"requests", f.requests},
+                                 {"prompt_tokens", f.prompt_tokens},
+                                 {"output_tokens", f.output_tokens},
+                                 {"seconds", f.seconds},
+                                 {counted, count},
+                                 {"first_token_ms", tail_json(f.first_token_ms)},
+                                 {"between_tokens_ms", tail_json(f.between_tokens_ms)},
+                                 {"request_ms", tail_json(f.request_ms)},
+                                 {"tokens_per_s", f.output_tokens_per_s()},
+                                 {"prompt_tokens_per_s", f.prompt_tokens_per_s()}};
+  if (idle_us != nullptr) json["idle_us"] = tail_json(*idle_us);
+  return json;
+}
+
 nlohmann::ordered_json serve_traffic(const ServeWords& words, Session& session, Engine& engine,
                                      const RowSampling& sampling, const LengthMix& prompts, const LengthMix& outputs,
                                      const std::function<void(bool)>& counts) {
@@ -96,25 +122,7 @@ nlohmann::ordered_json serve_traffic(const ServeWords& words, Session& session, 
                        .vocab = session.config().vocab,
                        .rounds = words.rounds,
                        .counts = counts});
-  print_tail_head(fmt::format("{}: {} requests in {:.3f} s", sampling.name, f.requests, f.seconds));
-  print_tail("first token", "ms", f.first_token_ms);
-  print_tail("between two tokens", "ms", f.between_tokens_ms);
-  print_tail("whole request", "ms", f.request_ms);
-  print_tail("device idle a step", "us", f.idle_us);
-  fmt::print("  {:.1f} tokens/s, {:.1f} prompt tokens/s, {} steps\n", f.output_tokens_per_s(), f.prompt_tokens_per_s(),
-             f.steps);
-  return {{"sampling", sampling.name},
-          {"requests", f.requests},
-          {"prompt_tokens", f.prompt_tokens},
-          {"output_tokens", f.output_tokens},
-          {"seconds", f.seconds},
-          {"steps", f.steps},
-          {"first_token_ms", tail_json(f.first_token_ms)},
-          {"between_tokens_ms", tail_json(f.between_tokens_ms)},
-          {"request_ms", tail_json(f.request_ms)},
-          {"idle_us", tail_json(f.idle_us)},
-          {"tokens_per_s", f.output_tokens_per_s()},
-          {"prompt_tokens_per_s", f.prompt_tokens_per_s()}};
+  return tell_requests(sampling, f, "steps", f.steps, &f.idle_us);
 }
 
 nlohmann::ordered_json serve_arriving_prompt(const ServeWords& words, Session& session, Engine& engine,
@@ -173,23 +181,7 @@ nlohmann::ordered_json serve_over_http(const ServeWords& words, const ModelConfi
                             .vocab = config.vocab,
                             .rounds = words.rounds,
                             .idle_connections = words.idle_connections});
-  print_tail_head(fmt::format("{}: {} requests in {:.3f} s", sampling.name, f.requests, f.seconds));
-  print_tail("first token", "ms", f.first_token_ms);
-  print_tail("between two tokens", "ms", f.between_tokens_ms);
-  print_tail("whole request", "ms", f.request_ms);
-  fmt::print("  {:.1f} tokens/s, {:.1f} prompt tokens/s, {} events\n", f.output_tokens_per_s(), f.prompt_tokens_per_s(),
-             f.events);
-  return {{"sampling", sampling.name},
-          {"requests", f.requests},
-          {"prompt_tokens", f.prompt_tokens},
-          {"output_tokens", f.output_tokens},
-          {"events", f.events},
-          {"seconds", f.seconds},
-          {"first_token_ms", tail_json(f.first_token_ms)},
-          {"between_tokens_ms", tail_json(f.between_tokens_ms)},
-          {"request_ms", tail_json(f.request_ms)},
-          {"tokens_per_s", f.output_tokens_per_s()},
-          {"prompt_tokens_per_s", f.prompt_tokens_per_s()}};
+  return tell_requests(sampling, f, "events", f.events, nullptr);
 }
 
 // What both have, an engine and a server.
