@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/context_guard.h"
+#include "runtime/moved_into.h"
 #include "runtime/stream.h"
 
 namespace nodewright {
@@ -25,15 +26,7 @@ Event::Event(Event&& other) noexcept
       event_(std::exchange(other.event_, nullptr)),
       owned_(std::exchange(other.owned_, false)) {}
 
-Event& Event::operator=(Event&& other) noexcept {
-  if (this == &other) return *this;
-  release();
-  device_ = other.device_;
-  name_ = std::move(other.name_);
-  event_ = std::exchange(other.event_, nullptr);
-  owned_ = std::exchange(other.owned_, false);
-  return *this;
-}
+Event& Event::operator=(Event&& other) noexcept { return moved_into(*this, std::move(other)); }
 
 void Event::release() noexcept {
   if (!owned_) return;

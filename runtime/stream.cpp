@@ -4,6 +4,7 @@
 
 #include "runtime/context_guard.h"
 #include "runtime/event.h"
+#include "runtime/moved_into.h"
 
 namespace nodewright {
 
@@ -26,15 +27,7 @@ Stream::Stream(Stream&& other) noexcept
       stream_(std::exchange(other.stream_, nullptr)),
       owned_(std::exchange(other.owned_, false)) {}
 
-Stream& Stream::operator=(Stream&& other) noexcept {
-  if (this == &other) return *this;
-  release();
-  device_ = other.device_;
-  name_ = std::move(other.name_);
-  stream_ = std::exchange(other.stream_, nullptr);
-  owned_ = std::exchange(other.owned_, false);
-  return *this;
-}
+Stream& Stream::operator=(Stream&& other) noexcept { return moved_into(*this, std::move(other)); }
 
 void Stream::release() noexcept {
   if (!owned_) return;

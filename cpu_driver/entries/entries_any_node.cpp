@@ -1,4 +1,5 @@
 // Entry point: the parameters of a node of any kind, as CUDA 13.2 reads them.
+#include <bit>
 #include <cstring>
 
 #include "cpu_driver/graphs/node_lookup.h"
@@ -20,34 +21,10 @@ CUresult read_conditional(CUgraphNode handle, CUDA_CONDITIONAL_NODE_PARAMS& out)
   });
 }
 
-CUresult read_kernel(CUgraphNode handle, CUDA_KERNEL_NODE_PARAMS_v3& out) {
-  CUDA_KERNEL_NODE_PARAMS held{};
-  const CUresult result = cuGraphKernelNodeGetParams(handle, &held);
-  out.func = held.func;
-  out.gridDimX = held.gridDimX;
-  out.gridDimY = held.gridDimY;
-  out.gridDimZ = held.gridDimZ;
-  out.blockDimX = held.blockDimX;
-  out.blockDimY = held.blockDimY;
-  out.blockDimZ = held.blockDimZ;
-  out.sharedMemBytes = held.sharedMemBytes;
-  out.kernelParams = held.kernelParams;
-  out.extra = held.extra;
-  out.kern = held.kern;
-  out.ctx = held.ctx;
-  return result;
-}
-
 CUresult read_fill(CUgraphNode handle, CUDA_MEMSET_NODE_PARAMS_v2& out) {
   CUDA_MEMSET_NODE_PARAMS held{};
   const CUresult result = cuGraphMemsetNodeGetParams(handle, &held);
-  out.dst = held.dst;
-  out.pitch = held.pitch;
-  out.value = held.value;
-  out.elementSize = held.elementSize;
-  out.width = held.width;
-  out.height = held.height;
-  out.ctx = current_context;
+  out = {held.dst, held.pitch, held.value, held.elementSize, held.width, held.height, current_context};
   return result;
 }
 
@@ -70,32 +47,12 @@ CUresult read_child(CUgraphNode handle, CUDA_CHILD_GRAPH_NODE_PARAMS& out) {
   return cuGraphChildGraphNodeGetGraph(handle, &out.graph);
 }
 
-CUresult read_allocation(CUgraphNode handle, CUDA_MEM_ALLOC_NODE_PARAMS_v2& out) {
-  CUDA_MEM_ALLOC_NODE_PARAMS held{};
-  const CUresult result = cuGraphMemAllocNodeGetParams(handle, &held);
-  out.poolProps = held.poolProps;
-  out.bytesize = held.bytesize;
-  out.dptr = held.dptr;
-  return result;
-}
-
+// By the entry point of a form that has the same members.
 template <class Held, class Out>
-CUresult read_semaphores(CUresult (*read)(CUgraphNode, Held*), CUgraphNode handle, Out& out) {
+CUresult read_same(CUresult (*read)(CUgraphNode, Held*), CUgraphNode handle, Out& out) {
   Held held{};
   const CUresult result = read(handle, &held);
-  out.extSemArray = held.extSemArray;
-  out.paramsArray = held.paramsArray;
-  out.numExtSems = held.numExtSems;
-  return result;
-}
-
-CUresult read_values(CUgraphNode handle, CUDA_BATCH_MEM_OP_NODE_PARAMS_v2& out) {
-  CUDA_BATCH_MEM_OP_NODE_PARAMS held{};
-  const CUresult result = cuGraphBatchMemOpNodeGetParams(handle, &held);
-  out.ctx = held.ctx;
-  out.count = held.count;
-  out.paramArray = held.paramArray;
-  out.flags = held.flags;
+  out = std::bit_cast<Out>(held);
   return result;
 }
 
@@ -110,7 +67,7 @@ extern "C" CUresult CUDAAPI cuGraphNodeGetParams(CUgraphNode handle, CUgraphNode
   out->type = type;
   switch (type) {
     case CU_GRAPH_NODE_TYPE_KERNEL:
-      return read_kernel(handle, out->kernel);
+      return read_same(cuGraphKernelNodeGetParams, handle, out->kernel);
     case CU_GRAPH_NODE_TYPE_MEMCPY:
       out->memcpy.copyCtx = current_context;
       return cuGraphMemcpyNodeGetParams(handle, &out->memcpy.copyParams);
@@ -125,15 +82,15 @@ extern "C" CUresult CUDAAPI cuGraphNodeGetParams(CUgraphNode handle, CUgraphNode
     case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
       return cuGraphEventWaitNodeGetEvent(handle, &out->eventWait.event);
     case CU_GRAPH_NODE_TYPE_MEM_ALLOC:
-      return read_allocation(handle, out->alloc);
+      return read_same(cuGraphMemAllocNodeGetParams, handle, out->alloc);
     case CU_GRAPH_NODE_TYPE_MEM_FREE:
       return cuGraphMemFreeNodeGetParams(handle, &out->free.dptr);
     case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP:
-      return read_values(handle, out->memOp);
+      return read_same(cuGraphBatchMemOpNodeGetParams, handle, out->memOp);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_SIGNAL:
-      return read_semaphores(cuGraphExternalSemaphoresSignalNodeGetParams, handle, out->extSemSignal);
+      return read_same(cuGraphExternalSemaphoresSignalNodeGetParams, handle, out->extSemSignal);
     case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-      return read_semaphores(cuGraphExternalSemaphoresWaitNodeGetParams, handle, out->extSemWait);
+      return read_same(cuGraphExternalSemaphoresWaitNodeGetParams, handle, out->extSemWait);
     case CU_GRAPH_NODE_TYPE_CONDITIONAL:
       return read_conditional(handle, out->conditional);
     default:

@@ -16,6 +16,7 @@
 #include <memory>
 
 #include "runtime/error.h"
+#include "runtime/moved_into.h"
 
 namespace nodewright {
 namespace {
@@ -89,12 +90,7 @@ RankSocket::RankSocket(int descriptor) : descriptor_(descriptor) {
   set_option(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, kUnconfirmedMs);
 }
 
-RankSocket& RankSocket::operator=(RankSocket&& other) noexcept {
-  if (this == &other) return *this;
-  close();
-  descriptor_ = std::exchange(other.descriptor_, -1);
-  return *this;
-}
+RankSocket& RankSocket::operator=(RankSocket&& other) noexcept { return moved_into(*this, std::move(other)); }
 
 bool RankSocket::send(std::span<const std::byte> bytes) const noexcept {
   while (!bytes.empty()) {

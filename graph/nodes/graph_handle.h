@@ -9,46 +9,32 @@
 
 namespace nodewright {
 
-class GraphHandle {
+// A handle of the driver, destroyed by kDestroy; null: none.
+template <class Handle, auto kDestroy>
+class DriverHandle {
  public:
-  explicit GraphHandle(const Driver& driver, CUgraph graph = nullptr) : driver_(&driver), graph_(graph) {}
-  ~GraphHandle() {
-    if (graph_ != nullptr) driver_->cuGraphDestroy(graph_);
+  explicit DriverHandle(const Driver& driver, Handle handle = nullptr) : driver_(&driver), handle_(handle) {}
+  ~DriverHandle() {
+    if (handle_ != nullptr) (driver_->*kDestroy)(handle_);
   }
-  GraphHandle(GraphHandle&& other) noexcept : driver_(other.driver_), graph_(std::exchange(other.graph_, nullptr)) {}
-  GraphHandle& operator=(GraphHandle&& other) noexcept {
+  DriverHandle(DriverHandle&& other) noexcept
+      : driver_(other.driver_), handle_(std::exchange(other.handle_, nullptr)) {}
+  DriverHandle& operator=(DriverHandle&& other) noexcept {
     std::swap(driver_, other.driver_);
-    std::swap(graph_, other.graph_);
+    std::swap(handle_, other.handle_);
     return *this;
   }
-  CUgraph get() const { return graph_; }
-  // Another graph owns it from now on.
-  void release() { graph_ = nullptr; }
+  Handle get() const { return handle_; }
+  // Another owner has it from now on.
+  void release() { handle_ = nullptr; }
 
  private:
   const Driver* driver_;
-  CUgraph graph_;
+  Handle handle_;
 };
 
-class GraphExecHandle {
- public:
-  explicit GraphExecHandle(const Driver& driver, CUgraphExec exec = nullptr) : driver_(&driver), exec_(exec) {}
-  ~GraphExecHandle() {
-    if (exec_ != nullptr) driver_->cuGraphExecDestroy(exec_);
-  }
-  GraphExecHandle(GraphExecHandle&& other) noexcept
-      : driver_(other.driver_), exec_(std::exchange(other.exec_, nullptr)) {}
-  GraphExecHandle& operator=(GraphExecHandle&& other) noexcept {
-    std::swap(driver_, other.driver_);
-    std::swap(exec_, other.exec_);
-    return *this;
-  }
-  CUgraphExec get() const { return exec_; }
-
- private:
-  const Driver* driver_;
-  CUgraphExec exec_;
-};
+using GraphHandle = DriverHandle<CUgraph, &Driver::cuGraphDestroy>;
+using GraphExecHandle = DriverHandle<CUgraphExec, &Driver::cuGraphExecDestroy>;
 
 // CUgraphInstantiate_flags, and the stream of an upload where they say so.
 struct InstantiateHow {

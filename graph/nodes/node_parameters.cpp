@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 
 #include "graph/nodes/host_call.h"
 
@@ -190,18 +191,7 @@ CUDA_MEMSET_NODE_PARAMS fill_parameters(const FillParameters& fill) {
 CUgraphNodeParams kernel_node(const CUDA_KERNEL_NODE_PARAMS& kernel) {
   CUgraphNodeParams result{};
   result.type = CU_GRAPH_NODE_TYPE_KERNEL;
-  result.kernel.func = kernel.func;
-  result.kernel.gridDimX = kernel.gridDimX;
-  result.kernel.gridDimY = kernel.gridDimY;
-  result.kernel.gridDimZ = kernel.gridDimZ;
-  result.kernel.blockDimX = kernel.blockDimX;
-  result.kernel.blockDimY = kernel.blockDimY;
-  result.kernel.blockDimZ = kernel.blockDimZ;
-  result.kernel.sharedMemBytes = kernel.sharedMemBytes;
-  result.kernel.kernelParams = kernel.kernelParams;
-  result.kernel.extra = kernel.extra;
-  result.kernel.kern = kernel.kern;
-  result.kernel.ctx = kernel.ctx;
+  result.kernel = std::bit_cast<CUDA_KERNEL_NODE_PARAMS_v3>(kernel);  // of the same members
   return result;
 }
 
@@ -221,13 +211,7 @@ CUgraphNodeParams graph_node_parameters(const PlanNode& node, const Device& devi
     case NodeKind::memset: {
       const CUDA_MEMSET_NODE_PARAMS fill = fill_parameters(memory.placed(node.fill));
       result.type = CU_GRAPH_NODE_TYPE_MEMSET;
-      result.memset.dst = fill.dst;
-      result.memset.pitch = fill.pitch;
-      result.memset.value = fill.value;
-      result.memset.elementSize = fill.elementSize;
-      result.memset.width = fill.width;
-      result.memset.height = fill.height;
-      result.memset.ctx = context;
+      result.memset = {fill.dst, fill.pitch, fill.value, fill.elementSize, fill.width, fill.height, context};
       break;
     }
     case NodeKind::host:

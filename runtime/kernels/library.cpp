@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/context_guard.h"
+#include "runtime/moved_into.h"
 
 namespace nodewright {
 
@@ -21,14 +22,7 @@ Library::~Library() { release(); }
 Library::Library(Library&& other) noexcept
     : device_(other.device_), name_(std::move(other.name_)), library_(std::exchange(other.library_, nullptr)) {}
 
-Library& Library::operator=(Library&& other) noexcept {
-  if (this == &other) return *this;
-  release();
-  device_ = other.device_;
-  name_ = std::move(other.name_);
-  library_ = std::exchange(other.library_, nullptr);
-  return *this;
-}
+Library& Library::operator=(Library&& other) noexcept { return moved_into(*this, std::move(other)); }
 
 void Library::release() noexcept {
   if (library_ == nullptr) return;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "runtime/context_guard.h"
+#include "runtime/moved_into.h"
 #include "runtime/stream.h"
 
 namespace nodewright {
@@ -44,15 +45,7 @@ DeviceBuffer::DeviceBuffer(DeviceBuffer&& other) noexcept
       bytes_(std::exchange(other.bytes_, 0)),
       address_(std::exchange(other.address_, 0)) {}
 
-DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept {
-  if (this == &other) return *this;
-  release();
-  device_ = other.device_;
-  name_ = std::move(other.name_);
-  bytes_ = std::exchange(other.bytes_, 0);
-  address_ = std::exchange(other.address_, 0);
-  return *this;
-}
+DeviceBuffer& DeviceBuffer::operator=(DeviceBuffer&& other) noexcept { return moved_into(*this, std::move(other)); }
 
 void DeviceBuffer::release() noexcept {
   if (address_ == 0) return;
@@ -85,15 +78,7 @@ PinnedBuffer::PinnedBuffer(PinnedBuffer&& other) noexcept
       bytes_(std::exchange(other.bytes_, 0)),
       data_(std::exchange(other.data_, nullptr)) {}
 
-PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept {
-  if (this == &other) return *this;
-  release();
-  device_ = other.device_;
-  name_ = std::move(other.name_);
-  bytes_ = std::exchange(other.bytes_, 0);
-  data_ = std::exchange(other.data_, nullptr);
-  return *this;
-}
+PinnedBuffer& PinnedBuffer::operator=(PinnedBuffer&& other) noexcept { return moved_into(*this, std::move(other)); }
 
 void PinnedBuffer::release() noexcept {
   if (data_ == nullptr) return;
