@@ -8,6 +8,7 @@
 //   opaque(pointer)                                            a pointer that the kernel does not use in this launch
 //   with_uses(value, reads(x), opaque(p), ...)                 a struct that holds pointers, and what is done there
 //   a ConditionHandle                                          a cudaGraphConditionalHandle, which the kernel sets
+//   without_pointers(value)                                    a struct that is aligned like a pointer and holds none
 //   value<"name">(scalar)                                      a scalar or handle that dumps and patches call by name
 // Arguments without a name are called by their place: "0", "1". A scalar, or eight bytes of a struct, whose value is an
 // address in memory that the plan, the library or the driver knows is refused: a CUdeviceptr is an integer.
@@ -56,7 +57,7 @@ struct ForeignLaunch {
 };
 
 // What an argument is, by its type alone: nvcc does not match specialisations of types with names in them. scalar:
-// value(); memory: reads() and its like; opaque: opaque(); structure: with_uses().
+// value(); memory: reads() and its like; opaque: opaque(); structure: with_uses() and without_pointers().
 enum class ArgumentKind : uint8_t { scalar, memory, opaque, structure };
 
 // A scalar, `value`, of type Value, that reports call kField; kKind is its kind.
@@ -93,15 +94,23 @@ requires(std::same_as<Address, CUdeviceptr> ||
 }
 
 // A struct, `value`, of type Value, with its kUses `uses`, that reports call kField; kKind is its kind.
-template <class S, FixedName kName, class... Uses>
+// kHoldsNoPointers: its author's word, and no use.
+template <bool kPlain, class S, FixedName kName, class... Uses>
 struct StructArgument {
   static constexpr ArgumentKind kKind = ArgumentKind::structure;
   static constexpr std::string_view kField = kName.view();
   static constexpr size_t kUses = sizeof...(Uses);
+  static constexpr bool kHoldsNoPointers = kPlain;
   using Value = S;
   S value;
   std::tuple<Uses...> uses;
 };
+// A struct that is aligned like a pointer and holds none. An address in it is refused when the node is added.
+template <FixedName kName = "", class S>
+StructArgument<true, S, kName> without_pointers(const S& value) {
+  return {value, {}};
+}
+
 // reads() and its like, or opaque().
 template <class U>
 concept PointerArgument = requires {
@@ -109,13 +118,13 @@ concept PointerArgument = requires {
 }
 || requires(const U& use) { use.pointer; };
 // A struct that holds pointers, and what the kernel does through them: with_uses(args, reads(x), opaque(p)). Each
-// pointer in it lies in a range of the list or is an opaque() one.
+// pointer in it lies in a range of the list or is an opaque() one. An empty list is refused.
 template <FixedName kName = "", class S, PointerArgument... Uses>
-StructArgument<S, kName, Uses...> with_uses(const S& value, const Uses&... uses) {
+StructArgument<false, S, kName, Uses...> with_uses(const S& value, const Uses&... uses) {
   return {value, {uses...}};
 }
 
-// A range that an argument names, before it is known which buffer it lies in; of an opaque pointer no element.
+// A range that an argument names, before it is known which buffer it lies in.
 struct ArgumentUse {
   std::string_view field;                         // its name or place
   uint64_t address = 0, count = 0;                // elements
@@ -124,11 +133,12 @@ struct ArgumentUse {
   Access access = Access::in;                     // what the kernel does there
   PeerUse peer = PeerUse::none;                   // packets: whose
   size_t argument = 0;                            // its place in the launch
+  bool opaque = false;                            // a pointer that the launch does not use: no element
 };
 
 // Why an argument of this type is refused, if it is: none, a raw_pointer or a bare_view without a role, not_bytes (a
-// type that cannot be copied as bytes), or a struct with perhaps_pointers in it.
-enum class ArgumentProblem : uint8_t { none, raw_pointer, bare_view, not_bytes, perhaps_pointers };
+// type that cannot be copied as bytes), a struct with perhaps_pointers in it, or with_uses() that lists no_uses.
+enum class ArgumentProblem : uint8_t { none, raw_pointer, bare_view, not_bytes, perhaps_pointers, no_uses };
 
 namespace launch_arguments_detail {
 
@@ -224,7 +234,7 @@ ArgumentUse argument_use(size_t argument, std::string_view field, const Use& use
     return {field,     use.address, use.count,    use.widest_address, use.widest_count,
             sizeof(T), alignof(T),  Use::kAccess, Use::kPeer,         argument};
   } else {
-    return {.field = field, .address = reinterpret_cast<uint64_t>(use.pointer), .argument = argument};
+    return {.field = field, .address = reinterpret_cast<uint64_t>(use.pointer), .argument = argument, .opaque = true};
   }
 }
 
@@ -333,7 +343,9 @@ constexpr ArgumentProblem problem_of() {
   if constexpr (Memory<P> || OfKind<P, ArgumentKind::opaque> || kIsCondition<P>)
     return ArgumentProblem::none;
   else if constexpr (OfKind<P, ArgumentKind::structure>)
-    return std::is_trivially_copyable_v<typename P::Value> ? ArgumentProblem::none : ArgumentProblem::not_bytes;
+    return !std::is_trivially_copyable_v<typename P::Value> ? ArgumentProblem::not_bytes
+           : P::kUses == 0 && !P::kHoldsNoPointers          ? ArgumentProblem::no_uses
+                                                            : ArgumentProblem::none;
   else if constexpr (OfKind<P, ArgumentKind::scalar>)
     return problem_of<typename P::Value>();
   else if constexpr (std::is_pointer_v<P> || std::is_array_v<P> || std::is_null_pointer_v<P>)
@@ -368,7 +380,10 @@ constexpr void check_argument() {
   static_assert(problem != ArgumentProblem::not_bytes, "a kernel's arguments are trivially copyable");
   static_assert(problem != ArgumentProblem::perhaps_pointers,
                 "a struct that is aligned like a pointer may hold one: pass with_uses(value, reads(x), ...), or "
-                "with_uses(value) when it holds none (an address in it is refused when the node is added)");
+                "without_pointers(value) when it holds none (an address in it is refused when the node is added)");
+  static_assert(problem != ArgumentProblem::no_uses,
+                "with_uses(value) lists nothing: name what the kernel does through the struct's pointers, with_uses("
+                "value, reads(x), ...), or pass without_pointers(value)");
 }
 
 namespace launch_arguments_detail {

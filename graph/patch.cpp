@@ -96,7 +96,11 @@ const FieldInfo& check_argument(const Plan& plan, const PlanNode& node, std::spa
   check_fields(node, fields);
   const FieldInfo& field = node.fields[index];
   check_not_condition(node, field);
-  for (const ArgumentUse& use : uses) check_within_envelope(plan, node, use);
+  for (const ArgumentUse& use : uses) {
+    if (use.count == 0 && !use.opaque)
+      refuse_patch(node, fmt::format("argument '{}' would be empty", use.field), "pass a view");
+    check_within_envelope(plan, node, use);
+  }
   check_pointers(plan, node, field, value, uses, true);
   return field;
 }

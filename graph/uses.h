@@ -65,8 +65,10 @@ struct MemoryArgument {
   // Lets patches take any part of `range`, which contains the elements.
   MemoryArgument within(const View<T>& range) const { return {address, count, range.address(), range.count}; }
 
-  // For nodes that list their uses.
-  operator DeclaredUse() const { return {kField, CopyEnd(address, count * sizeof(T), false), kDoes, sizeof(T)}; }
+  // For nodes that list their uses, none of which is of packets. Edges come from the widest range here, too.
+  operator DeclaredUse() const requires(kBetween == PeerUse::none) {
+    return {kField, CopyEnd(widest_address, widest_count * sizeof(T), false), kDoes, sizeof(T)};
+  }
 };
 
 // Read, and not written.

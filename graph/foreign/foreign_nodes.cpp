@@ -23,6 +23,9 @@ NodeId GraphBuilder::add_foreign_kernel(std::string_view name, const LoadedKerne
     if (node.fields[use.argument].role == Role::condition && use.address == 0)
       refuse(node, fmt::format("argument '{}' is no condition", use.field),
              "pass what GraphBuilder::condition returned");
+    if (use.count == 0 && !use.opaque)
+      refuse(node, fmt::format("argument '{}' ({}) is empty", use.field, to_string(use.access)),
+             "pass a view of a declared buffer, or opaque(pointer) if this launch does not use it");
     const AddressedUse own = elements_use(node, use, use.address, use.count);
     addressed_.push_back(elements_use(node, use, use.widest_address, use.widest_count));
     check_envelope(node, own, addressed_.back());

@@ -80,6 +80,9 @@ GraphBuilder::AddressedUse GraphBuilder::declared_use(const PlanNode& node, cons
   const std::string_view field = kept_name(use.field.empty() ? std::to_string(place) : use.field);
   if (use.range.weight && writes(use.access))
     refuse(node, fmt::format("'{}' is written, and given as a weight", field), "pass a view");
+  if (use.range.bytes == 0)
+    refuse(node, fmt::format("'{}' ({}) is empty", field, to_string(use.access)),
+           "pass a view of a declared buffer, or leave the use out");
   return {field, use.range.address, use.range.bytes, use.access, use.align_bytes};
 }
 

@@ -34,8 +34,13 @@ static_assert(argument_problem<std::string>() == ArgumentProblem::not_bytes);
 static_assert(argument_problem<ConditionHandle>() == ArgumentProblem::none);
 static_assert(argument_problem<ValueArgument<ConditionHandle, "c">>() == ArgumentProblem::none);
 static_assert(argument_problem<Pointers>() == ArgumentProblem::perhaps_pointers);
-static_assert(argument_problem<StructArgument<Pointers, "">>() == ArgumentProblem::none);
-static_assert(argument_problem<StructArgument<std::string, "">>() == ArgumentProblem::not_bytes);
+static_assert(argument_problem<StructArgument<false, Pointers, "">>() == ArgumentProblem::no_uses);
+static_assert(argument_problem<StructArgument<false, Pointers, "", OpaqueArgument<"">>>() == ArgumentProblem::none);
+static_assert(argument_problem<StructArgument<true, Pointers, "">>() == ArgumentProblem::none);
+static_assert(argument_problem<StructArgument<true, std::string, "">>() == ArgumentProblem::not_bytes);
+static_assert(std::is_convertible_v<decltype(reads(View<float>())), DeclaredUse>);
+static_assert(!std::is_convertible_v<decltype(sends(View<Packet>())), DeclaredUse>);
+static_assert(argument_problem<StructArgument<false, std::string, "">>() == ArgumentProblem::not_bytes);
 
 class ForeignKernelTest : public BlendTest {
  protected:
@@ -162,6 +167,35 @@ TEST_F(ForeignKernelTest, MemoryRulesHoldAsForKernelsOfOurs) {
       {"field 'key'", "not a multiple"});
 }
 
+TEST_F(ForeignKernelTest, AnEmptyRangeIsRefusedByNodeAndArgument) {
+  GraphBuilder g(device(), "empty");
+  declare_all(g);
+  const auto launch = [&](const auto& source, const auto& key) {
+    g.launch("node", foreign(), over(n), uint8_t{1}, source, key, 1u, updates(y_), uint64_t{n});
+  };
+  const Words none{key_.data, 0};
+  expect_error([&] { launch(foreign_source(x_), reads<"key">(none)); },
+               {"node 'node'", "argument 'key' (in) is empty", "opaque(pointer)"});
+  expect_error([&] { launch(foreign_source(x_), reads<"key">(none).within(key_)); }, {"argument 'key' (in) is empty"});
+  expect_error([&] { launch(foreign_source(none), reads(key_)); }, {"argument 'a.words' (in) is empty"});
+  expect_error([&] { g.record_event("event", Event(device(), "event"), {reads<"x">(none)}); },
+               {"node 'event'", "'x' (in) is empty", "leave the use out"});
+  EXPECT_EQ(g.node_count(), 0u);
+  Foreign node;
+  const Plan plan = sandwich(node);
+  ExplicitGraph exec(plan);
+  expect_error([&] { exec.patch<"key">(node, none); }, {"node 'foreign'", "argument 'key' would be empty"});
+  expect_error([&] { exec.patch<"a">(node, foreign_source(none)); }, {"argument 'a.words' would be empty"});
+}
+
+TEST_F(ForeignKernelTest, AListedUseReachesAsFarAsPatchesMay) {
+  GraphBuilder g(device(), "within");
+  declare_all(g);
+  g.library(
+      "work", {reads<"key">(key_.subview(0, 1)).within(key_)}, [](CUstream) {}, [] {});
+  EXPECT_EQ(std::move(g).finish().nodes[0].uses[0].bytes, key_.bytes());
+}
+
 TEST_F(ForeignKernelTest, AnOpaquePointerUsesNothingAndFrozenMemoryIsWrittenByNobody) {
   GraphBuilder g(device(), "opaque");
   declare_all(g);
@@ -172,8 +206,8 @@ TEST_F(ForeignKernelTest, AnOpaquePointerUsesNothingAndFrozenMemoryIsWrittenByNo
   expect_error([&] { g.fill("fill", key_, 0u); }, {"fill", "node 'frozen' declares frozen"});
   expect_error([&] { g.fill("fill", x_, 0u); }, {"fill", "node 'frozen' declares frozen"});
   // No element is computed, so the kernel follows no pointer.
-  g.launch("opaque", foreign(), over(1), uint8_t{1}, with_uses(ForeignSource{}), opaque(nullptr), 1u, opaque(y_.data),
-           uint64_t{0});
+  g.launch("opaque", foreign(), over(1), uint8_t{1}, without_pointers(ForeignSource{}), opaque(nullptr), 1u,
+           opaque(y_.data), uint64_t{0});
   const Plan plan = std::move(g).finish(EdgePolicy::full);
   EXPECT_EQ(plan.nodes[1].uses.size(), 0u);
   EXPECT_EQ(plan.edges.size(), 0u);
@@ -306,8 +340,8 @@ TEST_F(ForeignKernelTest, AnAddressAsAScalarIsRefusedByNodeArgumentAndBuffer) {
   refused(scratch.address, "buffer 'scratch'");
   // Numbers that are no addresses stay scalars, however large.
   for (const uint64_t number : {uint64_t{0}, uint64_t{1} << 33, ~uint64_t{0}, y_.address() << 8})
-    g.launch("number " + std::to_string(number), foreign(), over(n), uint8_t{1}, with_uses(ForeignSource{}), number, 1u,
-             writes(y_.subview(0, 1)), n);
+    g.launch("number " + std::to_string(number), foreign(), over(n), uint8_t{1}, without_pointers(ForeignSource{}),
+             number, 1u, writes(y_.subview(0, 1)), n);
 }
 
 TEST_F(ForeignKernelTest, AnAddressInAStructIsRefusedUnlessTheStructNamesItsRange) {
@@ -317,7 +351,7 @@ TEST_F(ForeignKernelTest, AnAddressInAStructIsRefusedUnlessTheStructNamesItsRang
     g.launch("node", foreign(), over(n), uint8_t{1}, source, reads(key_), 1u, opaque(nullptr), n);
   };
   expect_error(
-      [&] { launch(with_uses<"a">(foreign_source(x_).value)); },
+      [&] { launch(without_pointers<"a">(foreign_source(x_).value)); },
       {"node 'node'", "argument 'a' holds 0x", "at byte 0, an address in buffer 'x'", "with_uses(value, ...)"});
   expect_error([&] { launch(with_uses(foreign_source(x_).value, reads(y_))); },
                {"argument '1' holds 0x", "at byte 0, an address in buffer 'x'"});
@@ -335,7 +369,7 @@ TEST_F(ForeignKernelTest, AnAddressInAStructIsRefusedUnlessTheStructNamesItsRang
     Halves halves;
   };
   const Halves halves{static_cast<uint32_t>(x_.address()), static_cast<uint32_t>(x_.address() >> 32), {}};
-  expect_error([&] { launch(with_uses(Aligned{halves})); }, {"argument '1' holds 0x", "at byte 0"});
+  expect_error([&] { launch(without_pointers(Aligned{halves})); }, {"argument '1' holds 0x", "at byte 0"});
   EXPECT_EQ(g.node_count(), 0u);
   launch(with_uses(ForeignSource{x_.data, y_.address()}, reads(x_), opaque(y_.address())));
   const Plan plan = std::move(g).finish();
@@ -428,9 +462,9 @@ TEST_F(ForeignStandInOnCpuDriver, AHandleInAStructANumberOrOfAnotherPlanIsRefuse
   const ConditionHandle more = g.condition("more", 0), far = other.condition("far", 0);
   const std::initializer_list<std::string_view> words{"node 'set'", "argument '0' holds 0xc0de",
                                                       "stands for the condition 'more'", "an argument of its own"};
-  expect_error([&] { g.launch("set", plain, LaunchShape{}, with_uses(more)); }, words);
+  expect_error([&] { g.launch("set", plain, LaunchShape{}, without_pointers(more)); }, words);
   expect_error([&] { g.launch("set", plain, LaunchShape{}, more.address); }, words);
-  expect_error([&] { g.launch("set", carried, LaunchShape{}, with_uses(Carrier{more, 1})); }, words);
+  expect_error([&] { g.launch("set", carried, LaunchShape{}, without_pointers(Carrier{more, 1})); }, words);
   expect_error([&] { g.launch("set", plain, LaunchShape{}, far); },
                {"node 'set'", "field '0' is a condition of another plan"});
   expect_error([&] { g.launch("set", plain, LaunchShape{}, ConditionHandle{}); },
@@ -479,13 +513,13 @@ TEST_F(ForeignStandInOnCpuDriver, AKernelMayHaveNoParametersOrManyOrLargeOnes) {
   EXPECT_EQ(read_back(exec), std::vector<std::string>{});
 
   GraphBuilder other(device(), "large");
-  const auto node = other.launch("large", large, LaunchShape{}, char{1}, with_uses(value));
+  const auto node = other.launch("large", large, LaunchShape{}, char{1}, without_pointers(value));
   ExplicitGraph patched(std::move(other).finish(EdgePolicy::full));
   patched.launch(stream_);
   stream_.synchronize();
   EXPECT_EQ(seen, 17u);
   value.words[99] = 18;
-  patched.patch<1>(node, with_uses(value));
+  patched.patch<1>(node, without_pointers(value));
   patched.launch(stream_);
   stream_.synchronize();
   EXPECT_EQ(seen, 18u);
