@@ -353,6 +353,31 @@ void change_a_kernel(Device& device) {
   if (now.empty()) throw Error({.doing = "dump", .object = "a patched plan"});
 }
 
+void grow_shared_memory(Device& device) {
+  const Machine on(device);
+  const auto& [stream, y_buffer, y] = std::tie(on.stream, on.y_buffer, on.y);
+  const InlineKernel source("scale", kScaleText, R"(
+    NODEWRIGHT_KERNEL(scale, Scale, 256) {
+      const uint64_t i = blockIdx.x * 256ull + threadIdx.x;
+      wait_for_inputs();
+      if (i < args.y.count) args.y.data[i] *= static_cast<float>(kFactor);
+    })");
+  KernelCache kernels(device, {.folder = {}, .extra_sources = {source}, .progress = {}});
+  // Recipe: Grow shared memory
+  const KernelRequest request{.name = "scale", .constants = {{"kFactor", 2}}, .allow_shared = 64 << 10};
+  const auto scale = kernels.kernel<Scale>(request, launch_shape_1d(4, 256, 1 << 10));
+  GraphBuilder g(device, "grow_shared_memory");
+  g.declare(y_buffer, {.live_in = true, .live_out = true});
+  const auto node = g.launch("scale", scale, {.y = y});
+  ExplicitGraph graph(std::move(g).finish());
+  PatchSet patches(graph);
+  patches.shape(node, launch_shape_1d(4, 256, 64 << 10));
+  patches.apply();
+  graph.launch(stream);
+  // End.
+  expect(on, y, 4.0f, "grow shared memory");
+}
+
 void change_a_function(Device& device) {
   const Machine on(device);
   const auto& [stream, y_buffer, y] = std::tie(on.stream, on.y_buffer, on.y);
@@ -579,6 +604,7 @@ int main(int argc, char** argv) try {
   set_a_condition(device);
   patch_a_scalar(device);
   change_a_kernel(device);
+  grow_shared_memory(device);
   change_a_function(device);
   keep_an_object(device);
   update_a_graph(device);

@@ -275,6 +275,8 @@ void PatchSet::shape(NodeId id, const LaunchShape& shape) {
   if (std::string problem = launch_problem(kernel, shape, node.attributes, exec_->plan().device->properties());
       !problem.empty())
     refuse_patch(node, std::move(problem), "change the launch shape");
+  if (std::string problem = shared_problem(kernel, shape); !problem.empty())
+    refuse_patch(node, std::move(problem), std::string(kAllowShared));
   change_of(id).shape = shape;
 }
 

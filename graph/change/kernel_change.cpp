@@ -62,6 +62,8 @@ void check_kernel_change(const Plan& plan, const PlanNode& node, const KernelCha
     refuse(std::move(problem), "load the kernel on the plan's device");
   if (std::string problem = launch_problem(kernel, shape, node.attributes, plan.device->properties()); !problem.empty())
     refuse(std::move(problem), "change the launch shape; attributes stay those of the node");
+  if (std::string problem = shared_problem(kernel, shape); !problem.empty())
+    refuse(std::move(problem), std::string(kAllowShared));
   if (const PlanNode* early = change.waits_for_inputs ? nullptr : early_predecessor(plan, node); early != nullptr)
     refuse(fmt::format("the edge from '{}' is programmatic, and kernel '{}' does not wait for its inputs", early->name,
                        kernel.name),

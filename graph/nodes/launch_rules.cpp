@@ -84,6 +84,15 @@ std::string launch_problem(const LoadedKernel& kernel, const LaunchShape& shape,
                      block[1], block[2], shared_bytes, limit);
 }
 
+std::string shared_problem(const LoadedKernel& kernel, const LaunchShape& shape) {
+  if (kernel.device == nullptr || kernel.static_shared_bytes + shape.shared_bytes <= kSharedBytesWithoutAsking)
+    return "";
+  const unsigned allowed = allowed_dynamic_shared(kernel);
+  if (shape.shared_bytes <= allowed) return "";
+  return fmt::format("{} bytes of dynamic shared memory a block, and kernel '{}' is allowed {}", shape.shared_bytes,
+                     kernel.name, allowed);
+}
+
 std::string device_problem(const LoadedKernel& kernel, const Device& device) {
   if (kernel.device == nullptr || kernel.device->context() == device.context()) return "";
   return fmt::format("kernel '{}' was loaded on {}, and the plan is for {}", kernel.name,

@@ -58,7 +58,9 @@ ForeignKernel::~ForeignKernel() = default;
 
 const LoadedKernel& ForeignKernel::loaded() const { return state_->kernel; }
 
-void ForeignKernel::allow_shared(unsigned bytes) { allow_dynamic_shared(*state_->device, state_->kernel, bytes); }
+void ForeignKernel::allow_shared(unsigned bytes) {
+  if (bytes > allowed_dynamic_shared(state_->kernel)) allow_dynamic_shared(*state_->device, state_->kernel, bytes);
+}
 
 ForeignKernel ForeignKernel::of_stand_in(Device& device, std::string name, const HostStandIn& stand_in) {
   if (!stand_in)
@@ -160,8 +162,10 @@ ForeignKernel load_kernel_file(Device& device, const std::filesystem::path& file
 
 ForeignKernel compile_kernel(KernelCache& kernels, const KernelRequest& request, const HostStandIn& stand_in) {
   Device& device = kernels.device();
-  if (device.driver().is_cpu()) return load_kernel(device, {}, request.name, stand_in);
-  return load_kernel(device, kernels.image(request), request.name, stand_in);
+  ForeignKernel kernel = device.driver().is_cpu() ? load_kernel(device, {}, request.name, stand_in)
+                                                  : load_kernel(device, kernels.image(request), request.name, stand_in);
+  if (request.allow_shared != 0) kernel.allow_shared(request.allow_shared);
+  return kernel;
 }
 
 }  // namespace nodewright

@@ -31,8 +31,8 @@ class ForeignKernel {
   // Properties and parameters as the driver reads them from the code.
   const LoadedKernel& loaded() const;
 
-  // Lets it be launched with `bytes` of dynamic shared memory, which more than 48 KiB need. Throws Error with the
-  // device's limit.
+  // Lets it be launched with `bytes` of dynamic shared memory, which more than 48 KiB need; what was allowed before
+  // stays. Throws Error with the device's limit.
   void allow_shared(unsigned bytes);
 
  private:

@@ -20,8 +20,6 @@
 namespace nodewright {
 namespace {
 
-// What a block may have without asking: CUDA C++ programming guide, technical specifications, since compute 2.0.
-constexpr uint64_t kSharedBytesWithoutAsking = 48 * 1024;
 constexpr int kOldestMajorThatWaits = 9;  // PTX ISA: griddepcontrol needs sm_90
 
 constexpr std::string_view kCpuOnlyFolder = "cpu_driver/";
@@ -117,6 +115,12 @@ KernelCache::KernelCache(Device& device, KernelCacheOptions options)
 KernelCache::~KernelCache() = default;
 
 const LoadedKernel& KernelCache::get(const KernelRequest& request) {
+  const LoadedKernel& kernel = loaded(request);
+  if (request.allow_shared != 0) allow_shared(kernel, request.allow_shared);
+  return kernel;
+}
+
+const LoadedKernel& KernelCache::loaded(const KernelRequest& request) {
   const std::string key = to_string(request);
   if (const LoadedKernel* kernel = find_loaded(key)) return *kernel;
   const auto start = std::chrono::steady_clock::now();
@@ -323,13 +327,25 @@ void KernelCache::allow_shared(const LoadedKernel& kernel, unsigned bytes) {
 void allow_dynamic_shared(Device& device, const LoadedKernel& kernel, unsigned bytes) {
   const ContextGuard current(device);
   Driver& driver = device.driver();
+  const uint64_t most = device.properties().shared_optin_bytes;
+  const std::string_view doing = "reserve shared memory for kernel", advice = "launch it with less shared memory";
+  const std::string detail = "needs " + std::to_string(bytes) + " dynamic and " +
+                             std::to_string(kernel.static_shared_bytes) + " static bytes a block, " + device.name() +
+                             " has " + std::to_string(most);
+  if (kernel.static_shared_bytes + bytes > most)
+    throw Error({.doing = std::string(doing), .object = kernel.name, .detail = detail, .advice = std::string(advice)});
   driver.check(driver.cuFuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES,
                                          static_cast<int>(bytes)),
-               "cuFuncSetAttribute", "reserve shared memory for kernel", kernel.name,
-               "needs " + std::to_string(bytes) + " dynamic and " + std::to_string(kernel.static_shared_bytes) +
-                   " static bytes a block, " + device.name() + " has " +
-                   std::to_string(device.properties().shared_optin_bytes),
-               "launch it with less shared memory");
+               "cuFuncSetAttribute", doing, kernel.name, detail, advice);
+}
+
+unsigned allowed_dynamic_shared(const LoadedKernel& kernel) {
+  const ContextGuard current(*kernel.device);
+  const Driver& driver = kernel.device->driver();
+  int bytes = 0;
+  driver.check(driver.cuFuncGetAttribute(&bytes, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, kernel.function),
+               "cuFuncGetAttribute", "read a property of kernel", kernel.name);
+  return static_cast<unsigned>(bytes);
 }
 
 KernelCache::Stats KernelCache::stats() const {

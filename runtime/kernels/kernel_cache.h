@@ -44,9 +44,14 @@ struct LoadedKernel {
   const Device* device = nullptr;  // that it was loaded on
 };
 
+// What a block may have without asking: CUDA C++ programming guide, technical specifications, since compute 2.0.
+inline constexpr uint64_t kSharedBytesWithoutAsking = 48 * 1024;
+
 // Lets `kernel` be launched with `bytes` of dynamic shared memory: a driver call, which more than 48 KiB need. Throws
 // Error with the device's limit.
 void allow_dynamic_shared(Device& device, const LoadedKernel& kernel, unsigned bytes);
+// How many bytes it may be launched with now. Asks the driver.
+unsigned allowed_dynamic_shared(const LoadedKernel& kernel);
 
 // Options of a cache: its folder, further sources, and functions to call.
 struct KernelCacheOptions {
@@ -87,7 +92,8 @@ class KernelCache {
   KernelCache& operator=(const KernelCache&) = delete;
 
   // Read from disk or compiled, then loaded; remembered, and valid as long as the cache. Throws Error when there is no
-  // such source or when the compiler refuses it. Thread-safe.
+  // such source, when the compiler refuses it, or when the device has less shared memory than the request is to be
+  // allowed. Thread-safe.
   const LoadedKernel& get(const KernelRequest& request);
 
   // get(), as what GraphBuilder::launch takes. Throws Error unless the built code takes an A and can run in `shape`.
@@ -124,7 +130,7 @@ class KernelCache {
   std::vector<std::byte> image(const KernelRequest& request);
 
   // Lets `kernel` be launched with `bytes` of dynamic shared memory. A driver call only the first time that a kernel
-  // needs more than 48 KiB. Throws Error with the device's limit.
+  // needs more than 48 KiB; what was allowed before stays. Throws Error with the device's limit.
   void allow_shared(const LoadedKernel& kernel, unsigned bytes);
 
   // What the cache has done so far.
@@ -154,6 +160,7 @@ class KernelCache {
   std::optional<std::vector<std::byte>> image_on_disk(const KernelRequest& request, const Source& source);
   std::vector<std::byte> compiled_image(const KernelRequest& request, const Source& source);
   std::unique_ptr<Entry> load(const KernelRequest& request, const Source& source, std::span<const std::byte> image);
+  const LoadedKernel& loaded(const KernelRequest& request);
   const LoadedKernel* find_loaded(const std::string& key) const;
   const LoadedKernel& keep(const std::string& key, std::unique_ptr<Entry> entry);
 

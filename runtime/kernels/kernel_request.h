@@ -75,6 +75,9 @@ struct KernelRequest {
   std::vector<Define> defines = {};               // before all else
   std::vector<std::string> headers = {};          // then `#include <...>` of each: "cuda_fp16.h"
   std::vector<std::string> include_folders = {};  // where the compiler looks: cuda_include_folders() for the toolkit's
+  // Bytes of dynamic shared memory that launches and patches may ask for, where a patch is to grow beyond the shape
+  // that the kernel is first launched in. No part of the code: requests that differ in it alone share one kernel.
+  unsigned allow_shared = 0;
   bool operator==(const KernelRequest&) const = default;
 };
 

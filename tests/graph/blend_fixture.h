@@ -26,7 +26,6 @@ namespace nodewright {
 class BlendMachine {
  public:
   explicit BlendMachine(const std::string& spec) : opened(open_device(spec, Observe::yes)) {
-    KernelCacheOptions options;
     options.extra_sources.push_back({"tests/graph/kernels/blend.h", keep(kernel_text("blend.h"))});
     for (const char* name :
          {"blend", "hasty_blend", "accumulate", "scaled", "decide", "count", "shared_probe", "cluster_probe"})
@@ -61,6 +60,7 @@ class BlendMachine {
   std::string_view keep(std::string text) { return texts_.emplace_back(std::move(text)); }
 
  public:
+  KernelCacheOptions options;  // of `kernels`
   OpenedDevice opened;
   std::unique_ptr<KernelCache> kernels;
   Kernel<Blend> blend, hasty;

@@ -85,6 +85,34 @@ TEST_F(KernelAttributesTest, SharedBytesAndGridSurviveIntoTheGraph) {
   }
 }
 
+TEST_F(KernelAttributesTest, APatchGrowsSharedMemoryAsFarAsTheKernelIsAllowed) {
+  constexpr unsigned kSmall = 1024, kLarge = 100 * 1024;
+  KernelCache kernels(device(), machine().options);
+  const auto small = kernels.kernel<SharedProbe>("shared_probe", launch_shape_1d(7, kBlendThreads, kSmall));
+  GraphBuilder g(device(), "grows");
+  declare_all(g);
+  const auto node = g.launch("probe", small, {.y = y_.subview(0, 7), .shared_bytes = kSmall});
+  ExplicitGraph exec(std::move(g).finish(EdgePolicy::full));
+  const LaunchShape large = launch_shape_1d(7, kBlendThreads, kLarge);
+  const auto grow = [&] {
+    PatchSet patches(exec);
+    patches.shape(node, large);
+    patches.set(node, &SharedProbe::shared_bytes, kLarge);
+    patches.apply();
+  };
+  const std::initializer_list<std::string_view> words{"node 'probe'", "102400 bytes of dynamic shared memory",
+                                                      "kernel 'shared_probe' is allowed 49152",
+                                                      "KernelRequest::allow_shared"};
+  expect_error(grow, words);
+  expect_error([&] { exec.patch(node, Kernel<SharedProbe>{small.loaded, large}); }, words);
+  kernels.get({.name = "shared_probe", .allow_shared = kLarge});
+  grow();
+  exec.launch(stream_);
+  stream_.synchronize();
+  EXPECT_EQ(values(y_)[6], 7006u);
+  EXPECT_EQ(read_back(exec), std::vector<std::string>{});
+}
+
 TEST_F(KernelAttributesTest, AClusterInTheShapeOfAKernelIsThereInEveryRun) {
   for (const unsigned blocks : {1u, 2u, 8u}) {
     LaunchShape shape = launch_shape_1d(16, kBlendThreads, 64);

@@ -321,6 +321,19 @@ TEST_F(KernelCacheTest, ReservesSharedMemoryOnceAndOnlyBeyond48KiB) {
   }
 }
 
+TEST_F(KernelCacheTest, ARequestAllowsSharedMemoryWhenItsKernelIsLoaded) {
+  KernelCache cache(device_, options());
+  KernelRequest large = scale_;
+  large.allow_shared = 100 * 1024;
+  const LoadedKernel& kernel = cache.get(large);
+  EXPECT_EQ(allowed_dynamic_shared(kernel), 100u * 1024);
+  EXPECT_EQ(&cache.get(scale_), &kernel);
+  EXPECT_EQ(allowed_dynamic_shared(kernel), 100u * 1024);
+  large.allow_shared = 1 << 20;
+  expect_error([&] { cache.get(large); }, {"kernel 'scale'", "needs 1048576 dynamic and 0 static bytes", device_.name(),
+                                           std::to_string(device_.properties().shared_optin_bytes)});
+}
+
 TEST(KernelCacheOnCpuDriver, KernelsDoNotWaitOnSm80) {
   const ScratchFolder folder;
   const OpenedDevice opened = open_device("cpu:sm80");
