@@ -25,7 +25,7 @@
 #include "graph/dump/name_table.h"
 #include "graph/edges/edge_derivation.h"
 #include "graph/edges/frozen_ranges.h"
-#include "graph/edges/hazard_tracker.h"
+#include "graph/hazards/hazard_tracker.h"
 #include "graph/launch_arguments.h"
 #include "graph/node.h"
 #include "graph/product_operands.h"

@@ -1,4 +1,4 @@
-#include "graph/edges/segments.h"
+#include "graph/hazards/segments.h"
 
 #include <algorithm>
 

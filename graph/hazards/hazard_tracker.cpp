@@ -1,4 +1,4 @@
-#include "graph/edges/hazard_tracker.h"
+#include "graph/hazards/hazard_tracker.h"
 
 #include <algorithm>
 #include <tuple>

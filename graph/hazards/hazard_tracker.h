@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "graph/edges/segments.h"
+#include "graph/hazards/segments.h"
 #include "graph/node.h"
 
 namespace nodewright {
