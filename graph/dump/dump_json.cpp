@@ -339,7 +339,7 @@ std::string describe(const Device& device) {
                      properties.sm_count);
 }
 
-// Of two facts of one name the later one.
+// The later of two facts of one name.
 Json facts_of(const PlanFacts& facts) {
   Json json = Json::object();
   for (const auto& [what, is] : facts) json[what] = is;
