@@ -133,15 +133,18 @@ function changes_of(item) {
 }
 
 function arguments_table(node) {
-  const use_of = new Map(node.uses.map(use => [use.field, use]));
-  const fields = node.arguments ?? node.uses.map(use => ({ field: use.field, role: use.access, type: "" }));
+  const uses = [...node.uses, ...(node.possible ?? []).map(use => ({ ...use, access: "possible" }))];
+  const use_of = new Map(uses.map(use => [use.field, use]));
+  const named = new Set((node.arguments ?? []).map(one => one.field));
+  const fields = [...(node.arguments ?? []), ...uses.filter(use => !named.has(use.field))
+    .map(use => ({ field: use.field, role: use.access, type: "" }))];
   if (fields.length === 0) return make("p", { class: "none" }, "none");
   const is_value = role => role === "scalar" || role === "exchange";
   const is_empty = ({ field, role }) => !use_of.has(field) && !is_value(role) && role !== "condition";
   const left_out = fields.filter(is_empty);
   return [table_of(["", "Field", "Type", "Value"], fields.filter(one => !is_empty(one)).map(one => {
     const { field, role, type, value } = one, use = use_of.get(field);
-    const shown = is_value(role) ? (value === null ? "not printed" : String(value)) : "nobody's";
+    const shown = one.hex ?? (is_value(role) ? (value === null ? "not printed" : String(value)) : "nobody's");
     return [role_element(use?.access ?? role, use?.peer), make("code", {}, field), make("code", {}, type),
             use ? buffer_link(node, use.buffer, range_of(use)) : make("code", {}, shown)];
   })), left_out.length > 0 && make("p", { class: "none" }, `left empty: ${left_out.map(one => one.field).join(", ")}`)];
