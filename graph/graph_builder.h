@@ -9,10 +9,10 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -22,14 +22,9 @@
 #include <utility>
 #include <vector>
 
-#include "graph/dump/name_table.h"
-#include "graph/edges/edge_derivation.h"
-#include "graph/edges/frozen_ranges.h"
-#include "graph/hazards/hazard_tracker.h"
 #include "graph/launch_arguments.h"
 #include "graph/node.h"
 #include "graph/product_operands.h"
-#include "runtime/memory/live_buffers.h"
 
 namespace nodewright {
 
@@ -45,15 +40,34 @@ struct Live {
   bool live_in = false, live_out = false, peer = false;
 };
 
-// Extras of one launch.
-template <class A>
-struct LaunchOptions {
-  std::optional<Traffic> traffic = {};  // default: the bytes of the uses
+// The argument struct of a launch with memory fields as wide as patches may ever make them: edges come from these
+// ranges. Each contains the field's own range. Scalars are not looked at. An argument of a foreign kernel says within()
+// instead.
+struct Envelope {
+  std::vector<std::byte> bytes;       // of the struct; empty: no envelope
+  std::span<const FieldInfo> fields;  // of its type; static
+
+  Envelope() = default;
+  // From a struct of the launch's type.
+  template <KernelArgs A>
+  Envelope(const A& arguments) : fields(fields_of<A>()) {
+    const auto first = reinterpret_cast<const std::byte*>(&arguments);
+    bytes.assign(first, first + sizeof(A));
+  }
+};
+
+// What any node may be given besides what it does. Refused: attributes and an envelope of a node that launches no
+// kernel with an argument struct, what is said of foreign kernels of any other node.
+struct NodeOptions {
   std::vector<NodeId> after = {};       // orders that no buffer shows
-  // The same struct with memory fields as wide as patches may ever make them; edges come from these ranges. Each must
-  // contain the field's own range. Scalars are not looked at.
-  std::optional<A> envelope = {};
-  KernelAttributes attributes = {};
+  KernelAttributes attributes = {};     // of a kernel: cluster, priority and their like
+  std::optional<Traffic> traffic = {};  // default: the bytes of the uses
+  Envelope envelope = {};               // of a kernel with an argument struct
+  // The author's word that every thread of a foreign kernel executes griddepcontrol.wait
+  // (cudaGridDependencySynchronize) before it touches memory and before it ends: then edges into the node may be
+  // programmatic. Otherwise they are full.
+  bool waits_for_inputs = false;
+  std::optional<uint32_t> exchange = {};  // of a foreign kernel that sends or takes packets: its number in the plan
 };
 
 // `rows` rows of `bytes` bytes each, from rows that lie `from_pitch` bytes apart to rows that lie `to_pitch` apart.
@@ -104,6 +118,7 @@ class GraphBuilder {
  public:
   // A plan called `name` for `device`, which must outlive it. `facts`: what dumps say of it.
   GraphBuilder(Device& device, std::string name, PlanFacts facts = {});
+  ~GraphBuilder();
   GraphBuilder(const GraphBuilder&) = delete;
   GraphBuilder& operator=(const GraphBuilder&) = delete;
 
@@ -142,10 +157,7 @@ class GraphBuilder {
     // What scope() makes: the builder's prefix and its outermost part as they were.
     Scope(GraphBuilder& builder, size_t prefix_chars, uint32_t layer_chars)
         : builder_(builder), prefix_chars_(prefix_chars), layer_chars_(layer_chars) {}
-    ~Scope() {
-      builder_.prefix_.resize(prefix_chars_);
-      builder_.layer_chars_ = layer_chars_;
-    }
+    ~Scope();
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
@@ -162,16 +174,9 @@ class GraphBuilder {
   // device or the kernel does not allow.
   template <KernelArgs A>
   Node<A> launch(std::string_view name, const Kernel<A>& kernel, const std::type_identity_t<A>& args,
-                 std::optional<Traffic> traffic = std::nullopt) {
-    return Node<A>{
-        add_kernel(name, kernel.loaded, kernel.shape, {}, argument_bytes(args), {}, fields_of<A>(), traffic, {})};
-  }
-  template <KernelArgs A>
-  Node<A> launch(std::string_view name, const Kernel<A>& kernel, const std::type_identity_t<A>& args,
-                 const LaunchOptions<std::type_identity_t<A>>& options) {
-    return Node<A>{add_kernel(name, kernel.loaded, kernel.shape, options.attributes, argument_bytes(args),
-                              options.envelope ? argument_bytes(*options.envelope) : std::span<const std::byte>(),
-                              fields_of<A>(), options.traffic, options.after)};
+                 const NodeOptions& options = {}) {
+    return Node<A>{add_kernel(name, kernel.loaded, kernel.shape, std::as_bytes(std::span<const A, 1>(&args, 1)),
+                              fields_of<A>(), options)};
   }
 
   // Adds a node of a kernel that takes any number and type of parameters (graph/launch_arguments.h says what an
@@ -179,59 +184,57 @@ class GraphBuilder {
   // above: arguments whose number, size or alignment differs from the code's. An argument that does not say what the
   // kernel does with memory does not compile.
   template <class... P>
-  ForeignNode<P...> launch(std::string_view name, const ForeignKernel& kernel, const ForeignLaunch& how,
-                           const P&... arguments) {
+  ForeignNode<P...> launch(std::string_view name, const ForeignKernel& kernel, const LaunchShape& shape,
+                           const NodeOptions& options, const P&... arguments) {
     (check_argument<P>(), ...);
     using Block = ArgumentBlock<P...>;
     const Block block(arguments...);
-    return {add_foreign_kernel(name, kernel.loaded(), how, block.bytes, Block::kFields, block.uses)};
+    return {add_foreign_kernel(name, kernel.loaded(), shape, options, block.bytes, Block::kFields, block.uses)};
   }
   template <class... P>
   ForeignNode<P...> launch(std::string_view name, const ForeignKernel& kernel, const LaunchShape& shape,
                            const P&... arguments) {
-    return launch(name, kernel, ForeignLaunch{.shape = shape}, arguments...);
+    return launch(name, kernel, shape, NodeOptions{}, arguments...);
   }
 
   // Copies the first `bytes` of `from` over the first `bytes` of `to`. Not from host to host.
   CopyNode copy(std::string_view name, const CopyEnd& to, const CopyEnd& from, uint64_t bytes,
-                const std::vector<NodeId>& after = {});
+                const NodeOptions& options = {});
   template <class T>
-  CopyNode copy(std::string_view, const Weight<T>& to, const CopyEnd&, uint64_t,
-                const std::vector<NodeId>& = {}) = delete;
+  CopyNode copy(std::string_view, const Weight<T>& to, const CopyEnd&, uint64_t, const NodeOptions& = {}) = delete;
   // A two-dimensional copy; rows may not overlap in memory.
   CopyNode copy_rows(std::string_view name, const CopyEnd& to, const CopyEnd& from, const CopyRows& shape,
-                     const std::vector<NodeId>& after = {});
+                     const NodeOptions& options = {});
   template <class T>
   CopyNode copy_rows(std::string_view, const Weight<T>& to, const CopyEnd&, const CopyRows&,
-                     const std::vector<NodeId>& = {}) = delete;
+                     const NodeOptions& = {}) = delete;
 
   // A three-dimensional copy (CUDA_MEMCPY3D); rows and slices may not overlap in memory: a height is at least `rows`. A
   // box that rows at one distance describe, too, becomes a copy of rows.
   CopyNode copy_box(std::string_view name, const CopyEnd& to, const CopyEnd& from, const CopyBox& box,
-                    const std::vector<NodeId>& after = {});
+                    const NodeOptions& options = {});
   template <class T>
   CopyNode copy_box(std::string_view, const Weight<T>& to, const CopyEnd&, const CopyBox&,
-                    const std::vector<NodeId>& = {}) = delete;
+                    const NodeOptions& = {}) = delete;
 
   // Sets every element of `view`. Elements of 1, 2 or 4 bytes take any value, others one whose bytes are all equal.
   template <class T>
-  FillNode fill(std::string_view name, View<T> view, std::type_identity_t<T> value,
-                const std::vector<NodeId>& after = {}) {
-    return fill_rows(name, view, {.count = view.count}, value, after);
+  FillNode fill(std::string_view name, View<T> view, std::type_identity_t<T> value, const NodeOptions& options = {}) {
+    return fill_rows(name, view, {.count = view.count}, value, options);
   }
   template <class T>
   FillNode fill(std::string_view name, const DeviceArray<T>& array, std::type_identity_t<T> value,
-                const std::vector<NodeId>& after = {}) {
-    return fill(name, array.view(), value, after);
+                const NodeOptions& options = {}) {
+    return fill(name, array.view(), value, options);
   }
   // A two-dimensional fill, of rows from the first element of `to` on; rows may not overlap in memory, and the pitch is
   // a multiple of the element.
   template <class T>
   FillNode fill_rows(std::string_view name, View<T> to, const FillRows& shape, std::type_identity_t<T> value,
-                     const std::vector<NodeId>& after = {}) {
+                     const NodeOptions& options = {}) {
     std::array<unsigned char, sizeof(T)> bytes;
     std::memcpy(bytes.data(), &value, sizeof(T));
-    return add_fill(name, to.address(), to.bytes(), shape, {bytes.data(), bytes.size()}, after);
+    return add_fill(name, to.address(), to.bytes(), shape, {bytes.data(), bytes.size()}, options);
   }
 
   // Device memory that exists from this node to its free() in every launch, for nodes of this plan and of plans inside
@@ -239,10 +242,10 @@ class GraphBuilder {
   // reuse freed memory. Memory that is declared live-out (declare(allocation.range(), {.live_out = true})) stays
   // allocated until the next launch, and no node frees it: InstantiateOptions::auto_free_on_launch. Not for library
   // nodes and structs that hold pointers, which keep addresses of their own. Not in bodies and children.
-  Allocation allocate(std::string_view name, uint64_t bytes, const std::vector<NodeId>& after = {});
+  Allocation allocate(std::string_view name, uint64_t bytes, const NodeOptions& options = {});
   // Ends the memory, once, after all that use it: later uses are refused. finish() refuses a plan that does not free
   // all it allocates and does not declare live-out, and one that does both. The node is called "<allocation>.free".
-  NodeId free(const Allocation& allocation, const std::vector<NodeId>& after = {});
+  NodeId free(const Allocation& allocation, const NodeOptions& options = {});
 
   // Work that a library submits to a stream, as one node: cuBLAS, cuDNN, CUB, CUTLASS, NCCL. `uses`: all memory that
   // the work touches. `submit` is called with a stream: under capture once for each graph that is built of the plan,
@@ -252,9 +255,9 @@ class GraphBuilder {
   // edges only. Building a graph throws Error with the node when the call throws, cannot be captured, or submits
   // nothing.
   NodeId library(std::string_view name, const std::vector<DeclaredUse>& uses, std::function<void(CUstream)> submit,
-                 std::function<void()> stand_in = {}, const std::vector<NodeId>& after = {});
+                 std::function<void()> stand_in = {}, const NodeOptions& options = {});
   NodeId library(std::string_view name, const std::vector<DeclaredUse>& uses, LibraryCall call,
-                 const std::vector<NodeId>& after = {});
+                 const NodeOptions& options = {});
 
   // A graph built elsewhere, by capture or by hand, as one node: a child graph with a copy of its nodes. `uses`: all
   // that they touch. Refused: a use that is missing or states a write as a read, as far as the copies, fills and values
@@ -263,65 +266,65 @@ class GraphBuilder {
   // CapturedGraph. Building a graph throws Error with the node when there are nodes that a child graph cannot have:
   // conditional nodes, allocations and frees. This is the only function here that calls the driver, to read the graph.
   NodeId graph(std::string_view name, CUgraph graph, const std::vector<DeclaredUse>& uses,
-               const std::vector<NodeId>& after = {});
+               const NodeOptions& options = {});
 
   // A matrix product as a library node: of cuBLASLt, or of our reference kernel where the plan says so. Reads a, b, c
   // and bias, writes y and the workspace; without an operand c, beta adds to y. Refused: an operand that is missing,
   // too short, of another element type or not aligned as planned.
   NodeId product(std::string_view name, std::shared_ptr<const MatmulPlan> product, const ProductOperands& operands,
-                 const std::vector<NodeId>& after = {});
+                 const NodeOptions& options = {});
 
   // Calls `function` on a thread of the driver, after what wrote the ranges it reads and before what reads the ranges
   // it writes (pinned memory). The node owns the function and what it holds. It must not call CUDA; what it throws is
   // reported by the next launch.
   NodeId host(std::string_view name, std::function<void()> function, const std::vector<DeclaredUse>& uses,
-              const std::vector<NodeId>& after = {});
+              const NodeOptions& options = {});
 
-  // Does nothing, after all of `after`.
-  NodeId empty(std::string_view name, const std::vector<NodeId>& after);
+  // Does nothing, after all of `options.after`.
+  NodeId empty(std::string_view name, const NodeOptions& options);
 
   // Records `event`, of the plan's device, once the ranges of `uses` (Access::in) hold what the plan has written there,
   // so that another stream may wait for it. The node keeps the CUevent, which must outlive the graph; the Event may
   // move.
   NodeId record_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,
-                      const std::vector<NodeId>& after = {});
+                      const NodeOptions& options = {});
   // Waits for `event`, recorded by another stream before the launch, perhaps of another device. `uses` (Access::out)
   // are the ranges that the other stream wrote before it: later nodes of the plan that use them come after this one.
   NodeId wait_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,
-                    const std::vector<NodeId>& after = {});
+                    const NodeOptions& options = {});
 
   // Waits until the first element of `at`, a word of device or pinned memory, compares with `value` as `until` says.
   // The host, another stream or another device writes the word. `uses` (Access::out): the ranges that this writer has
   // written before it.
   template <Word T>
   ValueNode wait_value(std::string_view name, const View<T>& at, Until until, std::type_identity_t<T> value,
-                       const std::vector<DeclaredUse>& uses = {}, const std::vector<NodeId>& after = {}) {
-    return values(name, {wait_until(at, until, value)}, uses, after);
+                       const std::vector<DeclaredUse>& uses = {}, const NodeOptions& options = {}) {
+    return values(name, {wait_until(at, until, value)}, uses, options);
   }
   // Writes the first element of `at` once the ranges of `uses` (Access::in) hold what the plan has written there.
   template <Word T>
   ValueNode write_value(std::string_view name, const View<T>& at, std::type_identity_t<T> value,
-                        const std::vector<DeclaredUse>& uses = {}, const std::vector<NodeId>& after = {}) {
-    return values(name, {write_to(at, value)}, uses, after);
+                        const std::vector<DeclaredUse>& uses = {}, const NodeOptions& options = {}) {
+    return values(name, {write_to(at, value)}, uses, options);
   }
   // Up to 255 waits and writes, one after the other, as one node. The driver sees no order that a value makes: a wait
   // whose value never arrives never ends, and work that a value orders across streams should be ordered by an event,
   // too. Refused: operations that the device does not support. Not in bodies.
   ValueNode values(std::string_view name, const std::vector<ValueOperation>& operations,
-                   const std::vector<DeclaredUse>& uses = {}, const std::vector<NodeId>& after = {});
+                   const std::vector<DeclaredUse>& uses = {}, const NodeOptions& options = {});
 
   // Signals an external semaphore with `value` (binary ones take any), or waits until it is reached. The semaphore
   // still belongs to its owner and must outlive the graph; `uses` as for events. Not in bodies.
   NodeId signal_semaphore(std::string_view name, CUexternalSemaphore semaphore, uint64_t value,
-                          const std::vector<DeclaredUse>& uses, const std::vector<NodeId>& after = {});
+                          const std::vector<DeclaredUse>& uses, const NodeOptions& options = {});
   NodeId wait_semaphore(std::string_view name, CUexternalSemaphore semaphore, uint64_t value,
-                        const std::vector<DeclaredUse>& uses, const std::vector<NodeId>& after = {});
+                        const std::vector<DeclaredUse>& uses, const NodeOptions& options = {});
 
   // A plan as one node: it uses what the plan's nodes use, so the edges around it are derived as for any node. Refused:
   // a plan that holds conditional nodes (the driver takes them at the top level and in bodies only), or of another
   // device. Buffers it uses must be declared here too.
   ChildNode child(std::string_view name, Plan plan, ChildOwnership ownership = ChildOwnership::moved,
-                  const std::vector<NodeId>& after = {});
+                  const NodeOptions& options = {});
 
   // A condition with `default_value`, set again at every launch if `reset_each_launch`. Otherwise the value is
   // undefined at the start of every launch, and the default means nothing: a node before the conditional one sets it.
@@ -330,15 +333,18 @@ class GraphBuilder {
   // Collects the nodes of a body. They may use every buffer declared so far; kernels, copies, fills, empty nodes,
   // children and conditionals only.
   using Body = std::function<void(GraphBuilder&)>;
-  NodeId if_else(std::string_view name, ConditionHandle condition, const Body& then, const Body& otherwise = {});
+  NodeId if_else(std::string_view name, ConditionHandle condition, const Body& then, const Body& otherwise = {},
+                 const NodeOptions& options = {});
   // Tests the condition before each round: if it is 0 at first, the body never runs. A node of the body sets it.
-  NodeId while_loop(std::string_view name, ConditionHandle condition, const Body& body);
-  NodeId switch_case(std::string_view name, ConditionHandle condition, const std::vector<Body>& bodies);
+  NodeId while_loop(std::string_view name, ConditionHandle condition, const Body& body,
+                    const NodeOptions& options = {});
+  NodeId switch_case(std::string_view name, ConditionHandle condition, const std::vector<Body>& bodies,
+                     const NodeOptions& options = {});
 
-  size_t node_count() const { return plan_.nodes.size(); }  // nodes added so far
+  size_t node_count() const;                 // nodes added so far
   NodeId node(std::string_view name) const;  // of that name, with all its scopes; Error where there is none
-  const std::string& name() const { return plan_.name; }  // of the plan
-  Device& device() const { return *plan_.device; }        // of the plan
+  const std::string& name() const;           // of the plan
+  Device& device() const;                    // of the plan
 
   // The plan, with its edges, checked against missing_orders; bodies get the same policy. Ends the builder. Where a
   // loop lies in a conditional node, or such a node in a loop, all edges are serial, whatever the policy: there the
@@ -349,136 +355,26 @@ class GraphBuilder {
 
  private:
   friend class PlanReplay;  // graph/edit/plan_replay.h
+  class State;              // graph/builder_state.h
 
   template <class T>
   static constexpr bool kCallsDriver = std::is_same_v<T, DeviceBuffer> || std::is_same_v<T, PinnedBuffer> ||
                                        std::is_same_v<T, Event> || std::is_same_v<T, Stream>;
 
-  // A use before it is known which buffer it lies in.
-  struct AddressedUse {
-    std::string_view field;
-    uint64_t address = 0, bytes = 0;
-    Access access = Access::in;
-    uint64_t align_bytes = 1;
-    bool settled = false;
-    PeerUse peer = PeerUse::none;
-  };
-  // `rows` rows of `bytes` bytes, `pitch` bytes apart: one end of a copy, the target of a fill.
-  struct Rows {
-    uint64_t bytes = 0, rows = 1, pitch = 0;
-  };
-  // The bodies of one conditional node, finished with the plan.
-  struct PendingBodies {
-    uint32_t node = 0;
-    std::vector<std::unique_ptr<GraphBuilder>> bodies;
-  };
-  static constexpr uint32_t kNone = NameTable::kNone;
+  explicit GraphBuilder(std::unique_ptr<State> state);
 
-  // What the builder knows of a buffer beside the plan.
-  struct BufferState {
-    bool written = false;       // by a node
-    bool frozen = false;        // a part, by a node
-    bool unallocated = false;   // memory of a node that an edit has yet to add again
-    uint32_t freed_by = kNone;  // the node
-  };
-  template <KernelArgs A>
-  static std::span<const std::byte> argument_bytes(const A& args) {
-    return std::as_bytes(std::span<const A, 1>(&args, 1));
-  }
-
-  // The builder of a body of `outer`'s node: knows its buffers, and that all of them hold values. Its plan declares
-  // those that its nodes use.
-  GraphBuilder(const GraphBuilder& outer, std::string name);
-
-  PlanNode new_node(std::string_view name, NodeKind kind) const;
   NodeId add_kernel(std::string_view name, const LoadedKernel* kernel, const LaunchShape& shape,
-                    const KernelAttributes& attributes, std::span<const std::byte> arguments,
-                    std::span<const std::byte> envelope, std::span<const FieldInfo> fields,
-                    const std::optional<Traffic>& traffic, std::span<const NodeId> after);
-  NodeId add_foreign_kernel(std::string_view name, const LoadedKernel& kernel, const ForeignLaunch& how,
-                            std::span<const std::byte> arguments, std::span<const FieldInfo> fields,
-                            std::span<const ArgumentUse> uses);
-  void keep_object(std::string_view name, std::shared_ptr<const void> object);
-  // Refuses an address among the arguments that none of `uses` explains.
-  void check_pointers(const PlanNode& node, std::span<const ArgumentUse> uses, bool foreign) const;
-  void check_graph_uses(const PlanNode& node, const Plan& inside, std::span<const DeclaredUse> uses) const;
-  PlanNode kernel_node(std::string_view name, const LoadedKernel& kernel, const LaunchShape& shape,
-                       const KernelAttributes& attributes) const;
+                    std::span<const std::byte> arguments, std::span<const FieldInfo> fields,
+                    const NodeOptions& options);
+  NodeId add_foreign_kernel(std::string_view name, const LoadedKernel& kernel, const LaunchShape& shape,
+                            const NodeOptions& options, std::span<const std::byte> arguments,
+                            std::span<const FieldInfo> fields, std::span<const ArgumentUse> uses);
   // `bytes`: from `to` to the end of the view.
   FillNode add_fill(std::string_view name, uint64_t to, uint64_t bytes, const FillRows& shape,
-                    std::span<const unsigned char> pattern, const std::vector<NodeId>& after);
-  NodeId add_event(std::string_view name, NodeKind kind, const Event& event, const std::vector<DeclaredUse>& uses,
-                   const std::vector<NodeId>& after);
-  NodeId add_semaphore(std::string_view name, NodeKind kind, CUexternalSemaphore semaphore, uint64_t value,
-                       const std::vector<DeclaredUse>& uses, const std::vector<NodeId>& after);
-  void add_met_uses(const PlanNode& node, const std::vector<DeclaredUse>& uses, bool waits, bool announces,
-                    std::vector<AddressedUse>& addressed) const;
-  NodeId add_conditional(std::string_view name, ConditionalKind kind, ConditionHandle condition,
-                         std::span<const Body> bodies);
-  // Adds `node`, whose uses are `uses` and, for nested plans, what is in node.uses already.
-  NodeId add(PlanNode&& node, std::span<const AddressedUse> uses, const std::optional<Traffic>& traffic,
-             std::span<const NodeId> after);
-  // Adds a node of another plan as it is there, without what is special to nodes with bodies.
-  NodeId add_again(const Plan& from, const PlanNode& node, std::span<const NodeId> after);
-  // Declares memory that a node of another plan allocates, so that new allocations lie elsewhere.
-  void declare_unallocated(const Buffer& buffer);
-  size_t condition_index(uint64_t address) const;  // in plan_.conditions; their number where there is none
-  AddressedUse declared_use(const PlanNode& node, const DeclaredUse& use, size_t place) const;
-  AddressedUse memory_use(const PlanNode& node, const FieldInfo& field, std::span<const std::byte> arguments) const;
-  // The use of `count` elements at `address`.
-  AddressedUse elements_use(const PlanNode& node, const ArgumentUse& use, uint64_t address, uint64_t count) const;
-  void check_envelope(const PlanNode& node, const AddressedUse& use, const AddressedUse& envelope) const;
-  void check_rows(const PlanNode& node, std::string_view field, const Rows& rows, uint64_t held_bytes) const;
-  void check_overlaps(const PlanNode& node) const;
-  void check_initialised(const PlanNode& node) const;
-  void check_frozen(const PlanNode& node) const;
-  void check_allocated(const PlanNode& node) const;
-  void check_all_freed() const;
-  void check_allowed_in_body(const PlanNode& node) const;
-  void find_earlier(const PlanNode& node, std::span<const NodeId> after);
-  void order_with_loops(const PlanNode& node);
-  void note_exchange(PlanNode& node) const;
-  Use locate(const PlanNode& node, const AddressedUse& use);
-  bool declare_outer_buffer(uint64_t address, uint64_t bytes);
-  bool declare_live_buffer(uint64_t address, uint64_t bytes);
-  // Whose memory lies there, in words, where the driver knows it to be another device's; empty otherwise.
-  std::string other_device_at(uint64_t address) const;
-  void forget_buffers_from(size_t first);
-  ByteRange address_range(const Use& use) const;
-  const Buffer* buffer_named(std::string_view name) const;
-  // A buffer that shares bytes with the range.
-  const Buffer* overlapping(uint64_t address, uint64_t bytes) const;
-  // The buffer that holds all bytes of the range, of this plan or of one around it.
-  const Buffer* known_buffer(uint64_t address, uint64_t bytes) const;
-  // The last buffer that starts at or below `address`; kNone when there is none.
-  uint32_t buffer_below(uint64_t address) const;
-  uint32_t node_named(std::string_view name) const;
-  [[noreturn]] void refuse(const PlanNode& node, std::string detail, std::string advice) const;
+                    std::span<const unsigned char> pattern, const NodeOptions& options);
+  void keep_object(std::string_view name, std::shared_ptr<const void> object);
 
-  Plan plan_;
-  uint64_t allocated_bytes_ = 0;  // addresses that allocate() has given out
-  bool has_allocated_ = false;    // a buffer is memory of allocate(), of this builder or of one around it
-  bool is_body_ = false;
-  uint64_t loop_around_ = 0;             // of a loop's body: loops_address of the plan that the loop is in
-  uint32_t last_loop_ = kNone;           // the node
-  bool loops_nest_ = false;              // a loop in a conditional node, or one of those in a loop
-  std::string prefix_;                   // of the scopes that are open, with their dots
-  uint32_t layer_chars_ = 0;             // of prefix_: the outermost scope
-  const GraphBuilder* outer_ = nullptr;  // of a body: the builder around it
-  std::map<uint64_t, uint32_t> buffers_by_address_;
-  std::vector<BufferState> buffer_states_;  // by index in plan_.buffers
-  LiveBuffer last_live_;                    // that of the last range declared: the next often lies in it, too
-  NameTable buffer_names_, node_names_;
-  HazardTracker hazards_;
-  FrozenRanges frozen_;
-  std::vector<uint32_t> obeyed_by_;  // by index in plan_.conditions: the conditional node, or kNone
-  Orders orders_;
-  std::vector<PendingBodies> pending_bodies_;
-  std::vector<uint32_t> also_after_;     // what every node that is added follows: set by an edit
-  std::vector<AddressedUse> addressed_;  // scratch of add_kernel()
-  std::vector<RequiredOrder> required_;  // scratch of find_earlier()
-  std::vector<RangeUse> ranges_;         // scratch of find_earlier()
-  std::vector<uint32_t> declared_;       // scratch of find_earlier()
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace nodewright

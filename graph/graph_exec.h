@@ -126,7 +126,7 @@ class ExplicitGraph {
   void patch(Node<A> node, const Kernel<A>& kernel) {
     patch_kernel(node, fields_of<A>(), change_to(kernel), kernel.shape);
   }
-  // `waits_for_inputs`: as ForeignLaunch says it.
+  // `waits_for_inputs`: as NodeOptions says it.
   template <class... P>
   void patch(ForeignNode<P...> node, const ForeignKernel& kernel, const LaunchShape& shape,
              bool waits_for_inputs = false) {

@@ -43,19 +43,6 @@ struct ConditionHandle {
   operator Condition() const { return {address, nullptr}; }  // the argument for a kernel's field
 };
 
-// How a foreign kernel is launched, beside its arguments.
-struct ForeignLaunch {
-  LaunchShape shape;                    // blocks, threads, dynamic shared memory
-  std::optional<Traffic> traffic = {};  // default: the bytes of the uses
-  std::vector<NodeId> after = {};       // orders that no buffer shows
-  KernelAttributes attributes = {};     // cluster, priority and their like
-  // The author's word that every thread executes griddepcontrol.wait (cudaGridDependencySynchronize) before it touches
-  // memory and before it ends: then edges into the node may be programmatic. Otherwise they are full.
-  bool waits_for_inputs = false;
-  // For kernels that send or take packets: the number of the exchange in its plan.
-  std::optional<uint32_t> exchange = {};
-};
-
 // What an argument is, by its type alone: nvcc does not match specialisations of types with names in them. scalar:
 // value(); memory: reads() and its like; opaque: opaque(); structure: with_uses() and without_pointers().
 enum class ArgumentKind : uint8_t { scalar, memory, opaque, structure };

@@ -104,7 +104,7 @@ auto updates(const DeviceArray<T>& array) {
   return updates<kName>(array.view());
 }
 // Packets in another device's memory that a kernel writes, and packets here that another device writes meanwhile, in
-// the exchange that ForeignLaunch::exchange names: PeerOut and PeerIn of kernels_src/args.h.
+// the exchange that NodeOptions::exchange names: PeerOut and PeerIn of kernels_src/args.h.
 template <FixedName kName = "">
 auto sends(const View<Packet>& view) {
   return MemoryArgument<Packet, Access::out, kName, PeerUse::out>::of(view);

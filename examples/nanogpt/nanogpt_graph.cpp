@@ -66,8 +66,8 @@ void embed(const Pass& p) {
               .context = p.config.context,
               .x_stride = p.s.embedding_stride,
               .advance = p.advance},
-             Traffic{2 * sizeof(float) * unsigned_of(p.k.rows * p.config.embedding),
-                     sizeof(float) * unsigned_of(p.k.rows * p.config.embedding)});
+             {.traffic = Traffic{2 * sizeof(float) * unsigned_of(p.k.rows * p.config.embedding),
+                                 sizeof(float) * unsigned_of(p.k.rows * p.config.embedding)}});
 }
 
 // x += Wo attention(Wqkv norm(x)) + b
@@ -96,7 +96,7 @@ void attention_block(const Pass& p, const NanogptLayer& w, View<float> cache) {
               .qkv_stride = p.s.qkv_stride,
               .y_stride = p.s.embedding_stride,
               .scale = static_cast<float>(M_LOG2E / std::sqrt(static_cast<double>(p.config.head_dim())))},
-             Traffic{p.qkv.bytes() + cache.bytes(), p.attended.bytes() + kept_bytes});
+             {.traffic = Traffic{p.qkv.bytes() + cache.bytes(), p.attended.bytes() + kept_bytes}});
   p.g.launch("out", p.k.out,
              {.x = p.attended,
               .n_live = p.n_live,

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/builder_state.h"
+
 namespace nodewright {
 namespace {
 
@@ -54,11 +56,11 @@ Plan PlanReplay::outermost(const Plan& source) {
 
 void PlanReplay::add_all(GraphBuilder& builder, const Plan& source) {
   builder.reserve(source.nodes.size() + edits_.size());
-  builder.plan_.kept = source.kept;
+  builder.state_->plan_.kept = source.kept;
   declare_buffers(builder, source);
   add_conditions(builder, source);
   PlanEdit::Moved& moved = moved_[source.id];
-  moved.plan = builder.plan_.id;
+  moved.plan = builder.state_->plan_.id;
   moved.nodes.assign(source.nodes.size(), PlanEdit::kGone);
   Progress at{source, builder, std::vector<std::vector<uint32_t>>(source.nodes.size())};
   for (const PlanNode& node : source.nodes) {
@@ -66,7 +68,7 @@ void PlanReplay::add_all(GraphBuilder& builder, const Plan& source) {
     std::vector<uint32_t> followed;
     for (; at.next_order < source.after.size() && source.after[at.next_order].node == node.id; ++at.next_order)
       for (const uint32_t id : at.stand_ins[source.after[at.next_order].earlier]) followed.push_back(id);
-    for (const uint32_t id : followed) after.push_back({id, builder.plan_.id});
+    for (const uint32_t id : followed) after.push_back({id, builder.state_->plan_.id});
 
     const auto found = at_.find({&source, node.id});
     const std::vector<const EditStep*> none, &edits = found == at_.end() ? none : found->second;
@@ -80,9 +82,9 @@ void PlanReplay::add_all(GraphBuilder& builder, const Plan& source) {
     } else if (end->kind == EditKind::remove) {
       at.stand_ins[node.id] = std::move(followed);
     } else {
-      builder.also_after_ = std::move(followed);
+      builder.state_->also_after_ = std::move(followed);
       at.stand_ins[node.id] = call(builder, *end);
-      builder.also_after_.clear();
+      builder.state_->also_after_.clear();
       if (at.stand_ins[node.id].empty())
         throw Error({.doing = "edit plan",
                      .object = source.name,
@@ -103,49 +105,50 @@ void PlanReplay::declare_buffers(GraphBuilder& builder, const Plan& source) {
     const uint64_t address = buffer.range.address;
     if (lost_.contains(address)) continue;
     const bool is_own = address >= first_condition && address <= loops;
-    if (address >= kConditionBase && !is_own && builder.known_buffer(address, buffer.range.bytes) == nullptr) continue;
+    if (address >= kConditionBase && !is_own && builder.state_->known_buffer(address, buffer.range.bytes) == nullptr)
+      continue;
     if (address == loops && !has_conditions) continue;
     if (address >= first_condition && address < loops && !sets_or_obeys(source, address)) continue;
     const auto allocates = [&](const PlanNode& node) {
       return node.kind == NodeKind::allocate && node.allocated == address;
     };
-    const size_t before = builder.plan_.buffers.size();
+    const size_t before = builder.state_->plan_.buffers.size();
     if (is_allocated(address) && std::any_of(source.nodes.begin(), source.nodes.end(), allocates))
-      builder.declare_unallocated(buffer);
+      builder.state_->declare_unallocated(buffer);
     else
       builder.declare(buffer.range, {buffer.live_in, buffer.live_out, buffer.peer});
-    if (builder.plan_.buffers.size() > before) builder.plan_.buffers.back().serial = buffer.serial;
+    if (builder.state_->plan_.buffers.size() > before) builder.state_->plan_.buffers.back().serial = buffer.serial;
   }
 }
 
 void PlanReplay::add_conditions(GraphBuilder& builder, const Plan& source) const {
   for (const ConditionInfo& condition : source.conditions) {
     if (!sets_or_obeys(source, condition.address)) continue;
-    builder.plan_.conditions.push_back(condition);
-    builder.obeyed_by_.push_back(GraphBuilder::kNone);
+    builder.state_->plan_.conditions.push_back(condition);
+    builder.state_->obeyed_by_.push_back(GraphBuilder::State::kNone);
   }
 }
 
 NodeId PlanReplay::add_kept(Progress& at, const PlanNode& node, const std::vector<NodeId>& after) {
   refuse_lost_memory(at.source, node);
   GraphBuilder& builder = at.builder;
-  const uint32_t layer_chars = std::exchange(builder.layer_chars_, node.layer_chars);
+  const uint32_t layer_chars = std::exchange(builder.state_->layer_chars_, node.layer_chars);
   NodeId added;
   if (node.kind == NodeKind::conditional)
     added = add_conditional_again(builder, node);
   else if (node.kind == NodeKind::child && is_edited(*node.bodies[0]))
     added = add_child_again(builder, node, after);
   else
-    added = builder.add_again(at.source, node, after);
+    added = builder.state_->add_again(at.source, node, {.after = after});
   if (node.kind == NodeKind::child && !is_edited(*node.bodies[0])) keep_handles(*node.bodies[0]);
-  builder.layer_chars_ = layer_chars;
+  builder.state_->layer_chars_ = layer_chars;
   return added;
 }
 
 NodeId PlanReplay::add_conditional_again(GraphBuilder& builder, const PlanNode& node) {
   std::vector<GraphBuilder::Body> bodies;
   for (const auto& body : node.bodies) bodies.push_back([this, body](GraphBuilder& inner) { add_all(inner, *body); });
-  return builder.add_conditional(node.name, node.conditional, {node.condition}, bodies);
+  return builder.state_->add_conditional(node.name, node.conditional, {node.condition}, bodies, {});
 }
 
 NodeId PlanReplay::add_child_again(GraphBuilder& builder, const PlanNode& node, const std::vector<NodeId>& after) {
@@ -153,17 +156,17 @@ NodeId PlanReplay::add_child_again(GraphBuilder& builder, const PlanNode& node, 
   GraphBuilder inner(*source.device, source.name, source.facts);
   add_all(inner, source);
   return builder.child(node.name, std::move(inner).finish(policy_),
-                       node.patchable_inside ? ChildOwnership::moved : ChildOwnership::cloned, after);
+                       node.patchable_inside ? ChildOwnership::moved : ChildOwnership::cloned, {.after = after});
 }
 
 // The ids of the nodes that its function adds.
 std::vector<uint32_t> PlanReplay::call(GraphBuilder& builder, const EditStep& edit) {
-  const size_t before = builder.plan_.nodes.size();
+  const size_t before = builder.state_->plan_.nodes.size();
   edit.nodes(builder);
   std::vector<uint32_t> ids;
-  for (size_t id = before; id < builder.plan_.nodes.size(); ++id) {
+  for (size_t id = before; id < builder.state_->plan_.nodes.size(); ++id) {
     ids.push_back(static_cast<uint32_t>(id));
-    added_[&edit].push_back(builder.plan_.nodes[id].name);
+    added_[&edit].push_back(builder.state_->plan_.nodes[id].name);
   }
   return ids;
 }

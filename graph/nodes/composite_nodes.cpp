@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "graph/builder_state.h"
 #include "graph/edges/nested_uses.h"
-#include "graph/graph_builder.h"
 #include "graph/nodes/graph_handle.h"
 #include "graph/nodes/library_nodes.h"
 #include "runtime/calls/child_ownership.h"
@@ -62,21 +62,20 @@ void collect_names(const Plan& plan, std::vector<std::string_view>& names) {
 }  // namespace
 
 // A body knows the outer plan's buffers and nothing of what they hold: that is checked where its node is added.
-GraphBuilder::GraphBuilder(const GraphBuilder& outer, std::string name)
-    : GraphBuilder(outer.device(), std::move(name), outer.plan_.facts) {
+GraphBuilder::State::State(const State& outer, std::string name)
+    : State(*outer.plan_.device, std::move(name), outer.plan_.facts) {
   is_body_ = true;
   outer_ = &outer;
 }
 
-void GraphBuilder::check_allowed_in_body(const PlanNode& node) const {
+void GraphBuilder::State::check_allowed_in_body(const PlanNode& node) const {
   if (!is_body_ || allowed_in_body(node.kind)) return;
   refuse(node, fmt::format("a conditional node's body cannot hold a node of kind {}", to_string(node.kind)),
          "move it before or after the conditional node; bodies hold kernels, copies, fills, empty nodes, libraries, "
          "children and conditionals");
 }
 
-GraphBuilder::AddressedUse GraphBuilder::declared_use(const PlanNode& node, const DeclaredUse& use,
-                                                      size_t place) const {
+AddressedUse GraphBuilder::State::declared_use(const PlanNode& node, const DeclaredUse& use, size_t place) const {
   const std::string_view field = kept_name(use.field.empty() ? std::to_string(place) : use.field);
   if (use.range.weight && writes(use.access))
     refuse(node, fmt::format("'{}' is written, and given as a weight", field), "pass a view");
@@ -87,55 +86,55 @@ GraphBuilder::AddressedUse GraphBuilder::declared_use(const PlanNode& node, cons
 }
 
 NodeId GraphBuilder::host(std::string_view name, std::function<void()> function, const std::vector<DeclaredUse>& uses,
-                          const std::vector<NodeId>& after) {
-  PlanNode node = new_node(name, NodeKind::host);
-  if (!function) refuse(node, "it has no function", "pass what is to be called");
+                          const NodeOptions& options) {
+  PlanNode node = state_->new_node(name, NodeKind::host);
+  if (!function) state_->refuse(node, "it has no function", "pass what is to be called");
   std::vector<AddressedUse> addressed;
   for (const DeclaredUse& use : uses) {
-    addressed.push_back(declared_use(node, use, addressed.size()));
+    addressed.push_back(state_->declared_use(node, use, addressed.size()));
     if (!use.range.host)
-      refuse(node, fmt::format("'{}' is device memory, which the host cannot touch", addressed.back().field),
-             "copy it to pinned memory first");
+      state_->refuse(node, fmt::format("'{}' is device memory, which the host cannot touch", addressed.back().field),
+                     "copy it to pinned memory first");
   }
   node.host = std::make_shared<HostCall>();
   node.host->node_name = node.name;
   node.host->function = std::move(function);
-  return add(std::move(node), addressed, std::nullopt, after);
+  return state_->add(std::move(node), addressed, options);
 }
 
 NodeId GraphBuilder::library(std::string_view name, const std::vector<DeclaredUse>& uses,
                              std::function<void(CUstream)> submit, std::function<void()> stand_in,
-                             const std::vector<NodeId>& after) {
-  return library(name, uses, {.submit = std::move(submit), .stand_in = std::move(stand_in)}, after);
+                             const NodeOptions& options) {
+  return library(name, uses, {.submit = std::move(submit), .stand_in = std::move(stand_in)}, options);
 }
 
 NodeId GraphBuilder::library(std::string_view name, const std::vector<DeclaredUse>& uses, LibraryCall call,
-                             const std::vector<NodeId>& after) {
-  PlanNode node = new_node(name, NodeKind::library);
-  if (!call.submit) refuse(node, "it has no call", "pass a function that submits to the stream it is given");
-  if (plan_.device->driver().is_cpu() && call.stand_in) {
+                             const NodeOptions& options) {
+  PlanNode node = state_->new_node(name, NodeKind::library);
+  if (!call.submit) state_->refuse(node, "it has no call", "pass a function that submits to the stream it is given");
+  if (state_->plan_.device->driver().is_cpu() && call.stand_in) {
     node.host = std::make_shared<HostCall>();
     node.host->node_name = node.name;
     node.host->function = call.stand_in;
   }
   node.library = std::make_shared<const LibraryCall>(std::move(call));
   std::vector<AddressedUse> addressed;
-  for (const DeclaredUse& use : uses) addressed.push_back(declared_use(node, use, addressed.size()));
-  return add(std::move(node), addressed, std::nullopt, after);
+  for (const DeclaredUse& use : uses) addressed.push_back(state_->declared_use(node, use, addressed.size()));
+  return state_->add(std::move(node), addressed, options);
 }
 
 NodeId GraphBuilder::record_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,
-                                  const std::vector<NodeId>& after) {
-  return add_event(name, NodeKind::event_record, event, uses, after);
+                                  const NodeOptions& options) {
+  return state_->add_event(name, NodeKind::event_record, event, uses, options);
 }
 
 NodeId GraphBuilder::wait_event(std::string_view name, const Event& event, const std::vector<DeclaredUse>& uses,
-                                const std::vector<NodeId>& after) {
-  return add_event(name, NodeKind::event_wait, event, uses, after);
+                                const NodeOptions& options) {
+  return state_->add_event(name, NodeKind::event_wait, event, uses, options);
 }
 
-NodeId GraphBuilder::add_event(std::string_view name, NodeKind kind, const Event& event,
-                               const std::vector<DeclaredUse>& uses, const std::vector<NodeId>& after) {
+NodeId GraphBuilder::State::add_event(std::string_view name, NodeKind kind, const Event& event,
+                                      const std::vector<DeclaredUse>& uses, const NodeOptions& options) {
   PlanNode node = new_node(name, kind);
   if (event.get() == nullptr) refuse(node, "the event was moved away", "keep the event where it is");
   // Another device's event may be waited for (CUDA driver API, cuGraphAddEventWaitNode), and not recorded.
@@ -147,52 +146,52 @@ NodeId GraphBuilder::add_event(std::string_view name, NodeKind kind, const Event
   node.event = event.get();
   std::vector<AddressedUse> addressed;
   add_met_uses(node, uses, kind == NodeKind::event_wait, kind == NodeKind::event_record, addressed);
-  return add(std::move(node), addressed, Traffic{}, after);
+  return add(std::move(node), addressed, options, Traffic{});
 }
 
-ChildNode GraphBuilder::child(std::string_view name, Plan plan, ChildOwnership ownership,
-                              const std::vector<NodeId>& after) {
-  PlanNode node = new_node(name, NodeKind::child);
+ChildNode GraphBuilder::child(std::string_view name, Plan plan, ChildOwnership ownership, const NodeOptions& options) {
+  PlanNode node = state_->new_node(name, NodeKind::child);
   check_plan(plan);
-  if (plan.device != plan_.device)
-    refuse(node,
-           fmt::format("its plan was made for another device, {}, than this one's, {}", describe_device(*plan.device),
-                       describe_device(*plan_.device)),
-           "build both for one device");
+  if (plan.device != state_->plan_.device)
+    state_->refuse(node,
+                   fmt::format("its plan was made for another device, {}, than this one's, {}",
+                               describe_device(*plan.device), describe_device(*state_->plan_.device)),
+                   "build both for one device");
   if (ownership == ChildOwnership::moved && !kChildrenMove)
-    refuse(node, "this build has the headers of CUDA 12, with which children are cloned alone",
-           "say ChildOwnership::cloned, or build with those of CUDA 13");
+    state_->refuse(node, "this build has the headers of CUDA 12, with which children are cloned alone",
+                   "say ChildOwnership::cloned, or build with those of CUDA 13");
   const auto conditional = [](const PlanNode& inner) { return inner.kind == NodeKind::conditional; };
   if (const PlanNode* inner = find_node(plan, conditional))
-    refuse(node,
-           fmt::format("node '{}' of plan '{}' is conditional, and a child graph cannot hold conditional nodes",
-                       inner->name, plan.name),
-           "put the conditional node at the top level, or the child's nodes here");
+    state_->refuse(node,
+                   fmt::format("node '{}' of plan '{}' is conditional, and a child graph cannot hold conditional nodes",
+                               inner->name, plan.name),
+                   "put the conditional node at the top level, or the child's nodes here");
   const auto updatable = [](const PlanNode& inner) { return inner.attributes.device_updatable; };
   if (const PlanNode* inner = find_node(plan, updatable))
-    refuse(node,
-           fmt::format("the device may update node '{}' of plan '{}', which a child graph cannot have", inner->name,
-                       plan.name),
-           "add that kernel to this plan");
+    state_->refuse(node,
+                   fmt::format("the device may update node '{}' of plan '{}', which a child graph cannot have",
+                               inner->name, plan.name),
+                   "add that kernel to this plan");
   const auto allocates = [](const PlanNode& inner) { return inner.kind == NodeKind::allocate; };
   if (const PlanNode* inner = find_node(plan, allocates))
-    refuse(node,
-           fmt::format("node '{}' of plan '{}' allocates memory, which a child graph cannot", inner->name, plan.name),
-           "allocate in this plan, and declare Allocation::range() in the child's");
+    state_->refuse(
+        node,
+        fmt::format("node '{}' of plan '{}' allocates memory, which a child graph cannot", inner->name, plan.name),
+        "allocate in this plan, and declare Allocation::range() in the child's");
   const auto foreign = [](const PlanNode& inner) { return !allowed_in_body(inner.kind); };
-  if (const PlanNode* inner = is_body_ ? find_node(plan, foreign) : nullptr)
-    refuse(node,
-           fmt::format("node '{}' of plan '{}' is of kind {}, which a conditional node's body cannot hold", inner->name,
-                       plan.name, to_string(inner->kind)),
-           "move it out of the body");
+  if (const PlanNode* inner = state_->is_body_ ? find_node(plan, foreign) : nullptr)
+    state_->refuse(node,
+                   fmt::format("node '{}' of plan '{}' is of kind {}, which a conditional node's body cannot hold",
+                               inner->name, plan.name, to_string(inner->kind)),
+                   "move it out of the body");
   std::vector<std::string_view> taken, brought;
-  collect_names(plan_, taken);
+  collect_names(state_->plan_, taken);
   collect_names(plan, brought);
   std::ranges::sort(taken);
   for (const std::string_view name : brought)
     if (std::ranges::binary_search(taken, name))
-      refuse(node, fmt::format("it brings a plan named '{}', and one is there already", name),
-             "give each plan a name of its own: patches find a node by its plan's name");
+      state_->refuse(node, fmt::format("it brings a plan named '{}', and one is there already", name),
+                     "give each plan a name of its own: patches find a node by its plan's name");
   node.patchable_inside = ownership == ChildOwnership::moved;
   Traffic traffic;
   for (const PlanNode& inner : plan.nodes) {
@@ -205,48 +204,53 @@ ChildNode GraphBuilder::child(std::string_view name, Plan plan, ChildOwnership o
   for (const NestedUse& use : nested_uses(bodies, false))
     uses.push_back({use.field, use.begin, use.end - use.begin, use.access(), 1});
   node.bodies.push_back(body);
-  return {add(std::move(node), uses, traffic, after)};
+  return {state_->add(std::move(node), uses, options, traffic)};
 }
 
 ConditionHandle GraphBuilder::condition(std::string_view name, uint32_t default_value, bool reset_each_launch) {
-  const uint64_t first = conditions_address(plan_.name),
-                 most = (loops_address(plan_.name) - first) / (2 * kConditionBytes);
-  const uint64_t address = plan_.conditions.empty() ? first : plan_.conditions.back().address + 2 * kConditionBytes;
+  const uint64_t first = conditions_address(state_->plan_.name),
+                 most = (loops_address(state_->plan_.name) - first) / (2 * kConditionBytes);
+  const uint64_t address =
+      state_->plan_.conditions.empty() ? first : state_->plan_.conditions.back().address + 2 * kConditionBytes;
   if (address >= first + most * 2 * kConditionBytes)
     throw Error({.doing = "make condition",
                  .object = std::string(name),
-                 .detail = fmt::format("plan '{}' has {} conditions, and no plan has more", plan_.name, most),
+                 .detail = fmt::format("plan '{}' has {} conditions, and no plan has more", state_->plan_.name, most),
                  .advice = "put some of the conditional nodes into a plan of their own"});
-  declare({std::string(name), address, kConditionBytes, "condition"}, {.live_in = true});
-  declare({"loops of " + plan_.name, loops_address(plan_.name), kConditionBytes, "order"}, {.live_in = true});
-  plan_.conditions.push_back({address, default_value, reset_each_launch});
-  obeyed_by_.push_back(kNone);
+  state_->declare({std::string(name), address, kConditionBytes, "condition"}, {.live_in = true});
+  state_->declare({"loops of " + state_->plan_.name, loops_address(state_->plan_.name), kConditionBytes, "order"},
+                  {.live_in = true});
+  state_->plan_.conditions.push_back({address, default_value, reset_each_launch});
+  state_->obeyed_by_.push_back(State::kNone);
   return {address};
 }
 
 // An edit that removes a conditional node leaves a gap between the addresses.
-size_t GraphBuilder::condition_index(uint64_t address) const {
+size_t GraphBuilder::State::condition_index(uint64_t address) const {
   const auto found = std::ranges::lower_bound(plan_.conditions, address, {}, &ConditionInfo::address);
   const bool is_own = found != plan_.conditions.end() && found->address == address;
   return is_own ? static_cast<size_t>(found - plan_.conditions.begin()) : plan_.conditions.size();
 }
 
-NodeId GraphBuilder::if_else(std::string_view name, ConditionHandle condition, const Body& then,
-                             const Body& otherwise) {
+NodeId GraphBuilder::if_else(std::string_view name, ConditionHandle condition, const Body& then, const Body& otherwise,
+                             const NodeOptions& options) {
   const Body bodies[] = {then, otherwise};
-  return add_conditional(name, ConditionalKind::if_, condition, {bodies, otherwise ? size_t{2} : size_t{1}});
+  return state_->add_conditional(name, ConditionalKind::if_, condition, {bodies, otherwise ? size_t{2} : size_t{1}},
+                                 options);
 }
 
-NodeId GraphBuilder::while_loop(std::string_view name, ConditionHandle condition, const Body& body) {
-  return add_conditional(name, ConditionalKind::while_, condition, {&body, 1});
+NodeId GraphBuilder::while_loop(std::string_view name, ConditionHandle condition, const Body& body,
+                                const NodeOptions& options) {
+  return state_->add_conditional(name, ConditionalKind::while_, condition, {&body, 1}, options);
 }
 
-NodeId GraphBuilder::switch_case(std::string_view name, ConditionHandle condition, const std::vector<Body>& bodies) {
-  return add_conditional(name, ConditionalKind::switch_, condition, bodies);
+NodeId GraphBuilder::switch_case(std::string_view name, ConditionHandle condition, const std::vector<Body>& bodies,
+                                 const NodeOptions& options) {
+  return state_->add_conditional(name, ConditionalKind::switch_, condition, bodies, options);
 }
 
-NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind, ConditionHandle condition,
-                                     std::span<const Body> bodies) {
+NodeId GraphBuilder::State::add_conditional(std::string_view name, ConditionalKind kind, ConditionHandle condition,
+                                            std::span<const Body> bodies, const NodeOptions& options) {
   PlanNode node = new_node(name, NodeKind::conditional);
   const size_t own = condition_index(condition.address);
   if (own == plan_.conditions.size())
@@ -271,21 +275,21 @@ NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind
   bool nests = false;      // loops_nest_ of a body
   for (size_t i = 0; i < bodies.size(); ++i) {
     if (!bodies[i]) refuse(node, fmt::format("body {} is no function", i), "pass a function that adds the nodes");
-    // Private: std::make_unique cannot reach it.
-    std::unique_ptr<GraphBuilder> body(
-        new GraphBuilder(*this, fmt::format("{}/{}.{}", plan_.name, node.name, body_name(kind, i))));
+    GraphBuilder builder(
+        std::make_unique<State>(*this, fmt::format("{}/{}.{}", plan_.name, node.name, body_name(kind, i))));
+    State* const body = builder.state_.get();
     if (kind == ConditionalKind::while_) {
       body->loop_around_ = loops_address(plan_.name);
       body->declare_outer_buffer(body->loop_around_, kConditionBytes);
     }
-    bodies[i](*body);
+    bodies[i](builder);
     if (plan_.nodes.size() != node.id)
       refuse(node, fmt::format("its body added node '{}' to plan '{}' around it", plan_.nodes.back().name, plan_.name),
              "add a body's nodes to the builder that its function is given");
     has_inner |= !body->plan_.conditions.empty();
     nests |= body->loops_nest_;
     plans.push_back(&body->plan_);
-    pending.bodies.push_back(std::move(body));
+    pending.bodies.push_back(std::move(builder.state_));
   }
   node.conditional = kind;
   node.condition = condition.address;
@@ -307,7 +311,7 @@ NodeId GraphBuilder::add_conditional(std::string_view name, ConditionalKind kind
     return use.address >= kConditionBase && known_buffer(use.address, use.bytes) == nullptr;
   });
   uses.push_back({kLoopsField, loops_address(plan_.name), kConditionBytes, has_loop ? Access::inout : Access::in, 1});
-  const NodeId id = add(std::move(node), uses, Traffic{}, {});
+  const NodeId id = add(std::move(node), uses, options, Traffic{});
   obeyed_by_[own] = id.index;
   loops_nest_ |= nests || (has_loop && has_inner);
   pending_bodies_.push_back(std::move(pending));

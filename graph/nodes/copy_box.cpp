@@ -4,37 +4,39 @@
 #include <limits>
 #include <utility>
 
+#include "graph/builder_state.h"
 #include "graph/edges/touched_ranges.h"
-#include "graph/graph_builder.h"
 
 namespace nodewright {
 
 CopyNode GraphBuilder::copy_box(std::string_view name, const CopyEnd& to, const CopyEnd& from, const CopyBox& box,
-                                const std::vector<NodeId>& after) {
-  if (box.slices == 1) return copy_rows(name, to, from, {box.bytes, box.rows, box.to_pitch, box.from_pitch}, after);
-  PlanNode node = new_node(name, NodeKind::memcpy);
-  if (to.host && from.host) refuse(node, "both ends are host memory", "copy on the host, or through device memory");
-  if (box.bytes == 0 || box.rows == 0 || box.slices == 0) refuse(node, "0 bytes to copy", "copy at least one byte");
+                                const NodeOptions& options) {
+  if (box.slices == 1) return copy_rows(name, to, from, {box.bytes, box.rows, box.to_pitch, box.from_pitch}, options);
+  PlanNode node = state_->new_node(name, NodeKind::memcpy);
+  if (to.host && from.host)
+    state_->refuse(node, "both ends are host memory", "copy on the host, or through device memory");
+  if (box.bytes == 0 || box.rows == 0 || box.slices == 0)
+    state_->refuse(node, "0 bytes to copy", "copy at least one byte");
   const auto check_end = [&](std::string_view field, uint64_t pitch, uint64_t height, uint64_t held_bytes) {
-    check_rows(node, field, {box.bytes, box.rows, pitch}, held_bytes);
+    state_->check_rows(node, field, {box.bytes, box.rows, pitch}, held_bytes);
     if (height < box.rows || pitch < box.bytes)
-      refuse(node,
-             fmt::format("slices of {} rows of {} bytes lie {} rows of {} bytes apart in '{}'", box.rows, box.bytes,
-                         height, pitch, field),
-             "pass a pitch of at least a row and a height of at least a slice's rows");
+      state_->refuse(node,
+                     fmt::format("slices of {} rows of {} bytes lie {} rows of {} bytes apart in '{}'", box.rows,
+                                 box.bytes, height, pitch, field),
+                     "pass a pitch of at least a row and a height of at least a slice's rows");
     if (height > std::numeric_limits<uint64_t>::max() / pitch)
-      refuse(node, fmt::format("slices lie {} rows of {} bytes apart in '{}'", height, pitch, field),
-             "pass the height of the tensor");
+      state_->refuse(node, fmt::format("slices lie {} rows of {} bytes apart in '{}'", height, pitch, field),
+                     "pass the height of the tensor");
     const uint64_t slice_bytes = (box.rows - 1) * pitch + box.bytes;
-    check_rows(node, field, {slice_bytes, box.slices, height * pitch}, held_bytes);
+    state_->check_rows(node, field, {slice_bytes, box.slices, height * pitch}, held_bytes);
   };
   check_end("to", box.to_pitch, box.to_height, to.bytes);
   check_end("from", box.from_pitch, box.from_height, from.bytes);
   if (box.rows == 1)
     return copy_rows(name, to, from,
-                     {box.bytes, box.slices, box.to_height * box.to_pitch, box.from_height * box.from_pitch}, after);
+                     {box.bytes, box.slices, box.to_height * box.to_pitch, box.from_height * box.from_pitch}, options);
   if (box.to_height == box.rows && box.from_height == box.rows)
-    return copy_rows(name, to, from, {box.bytes, box.slices * box.rows, box.to_pitch, box.from_pitch}, after);
+    return copy_rows(name, to, from, {box.bytes, box.slices * box.rows, box.to_pitch, box.from_pitch}, options);
   node.copy = {.to = to.address,
                .from = from.address,
                .bytes = box.bytes,
@@ -51,7 +53,7 @@ CopyNode GraphBuilder::copy_box(std::string_view name, const CopyEnd& to, const 
   for_each_row(node.copy, [&](std::string_view field, uint64_t address, uint64_t bytes, Access access) {
     uses.push_back({field, address, bytes, access, 1});
   });
-  return {add(std::move(node), uses, std::nullopt, after)};
+  return {state_->add(std::move(node), uses, options)};
 }
 
 }  // namespace nodewright

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "graph/graph_builder.h"
+#include "graph/builder_state.h"
 
 namespace nodewright {
 namespace {
@@ -18,29 +18,29 @@ uint64_t plan_base(std::string_view plan_name) {
 
 }  // namespace
 
-Allocation GraphBuilder::allocate(std::string_view name, uint64_t bytes, const std::vector<NodeId>& after) {
-  PlanNode node = new_node(name, NodeKind::allocate);
-  if (!plan_.device->properties().memory_pools)
-    refuse(node, "the device has no memory pools", "allocate a DeviceBuffer beforehand");
-  if (bytes == 0) refuse(node, "0 bytes to allocate", "allocate at least one byte");
-  const uint64_t room = kPlanBytes - allocated_bytes_;
+Allocation GraphBuilder::allocate(std::string_view name, uint64_t bytes, const NodeOptions& options) {
+  PlanNode node = state_->new_node(name, NodeKind::allocate);
+  if (!state_->plan_.device->properties().memory_pools)
+    state_->refuse(node, "the device has no memory pools", "allocate a DeviceBuffer beforehand");
+  if (bytes == 0) state_->refuse(node, "0 bytes to allocate", "allocate at least one byte");
+  const uint64_t room = kPlanBytes - state_->allocated_bytes_;
   if (bytes > room || room - bytes < 2 * kGap)
-    refuse(node, fmt::format("{} bytes, and the plan allocates {} already", bytes, allocated_bytes_),
-           "allocate less than 1 TiB in a plan");
+    state_->refuse(node, fmt::format("{} bytes, and the plan allocates {} already", bytes, state_->allocated_bytes_),
+                   "allocate less than 1 TiB in a plan");
   Allocation allocation;
   allocation.name = node.name;
-  allocation.address = plan_base(plan_.name) + allocated_bytes_;
+  allocation.address = plan_base(state_->plan_.name) + state_->allocated_bytes_;
   allocation.bytes = bytes;
-  allocation.scope_chars = prefix_.size();
-  declare(allocation.range());
-  allocated_bytes_ += (bytes / kGap + 2) * kGap;
+  allocation.scope_chars = state_->prefix_.size();
+  state_->declare(allocation.range());
+  state_->allocated_bytes_ += (bytes / kGap + 2) * kGap;
   node.allocated = allocation.address;
   const AddressedUse use{"memory", allocation.address, bytes, Access::out, 1};
-  static_cast<NodeId&>(allocation) = add(std::move(node), {&use, 1}, Traffic{}, after);
+  static_cast<NodeId&>(allocation) = state_->add(std::move(node), {&use, 1}, options, Traffic{});
   return allocation;
 }
 
-void GraphBuilder::declare_unallocated(const Buffer& buffer) {
+void GraphBuilder::State::declare_unallocated(const Buffer& buffer) {
   const NamedRange& range = buffer.range;
   declare(range, {buffer.live_in, buffer.live_out, buffer.peer});
   buffer_states_.back().unallocated = true;
@@ -48,23 +48,23 @@ void GraphBuilder::declare_unallocated(const Buffer& buffer) {
   allocated_bytes_ = std::max(allocated_bytes_, offset + (range.bytes / kGap + 2) * kGap);
 }
 
-NodeId GraphBuilder::free(const Allocation& allocation, const std::vector<NodeId>& after) {
-  PlanNode node = new_node(allocation.name.substr(std::min(allocation.scope_chars, allocation.name.size())) + ".free",
-                           NodeKind::free);
-  if (allocation.plan != plan_.id || allocation.index >= plan_.nodes.size() ||
-      plan_.nodes[allocation.index].kind != NodeKind::allocate)
-    refuse(node, fmt::format("'{}' is no memory that plan '{}' allocates", allocation.name, plan_.name),
-           "free what allocate() of this builder returned");
+NodeId GraphBuilder::free(const Allocation& allocation, const NodeOptions& options) {
+  PlanNode node = state_->new_node(
+      allocation.name.substr(std::min(allocation.scope_chars, allocation.name.size())) + ".free", NodeKind::free);
+  if (allocation.plan != state_->plan_.id || allocation.index >= state_->plan_.nodes.size() ||
+      state_->plan_.nodes[allocation.index].kind != NodeKind::allocate)
+    state_->refuse(node, fmt::format("'{}' is no memory that plan '{}' allocates", allocation.name, state_->plan_.name),
+                   "free what allocate() of this builder returned");
   node.allocated = allocation.address;
   const AddressedUse use{"memory", allocation.address, allocation.bytes, Access::out, 1};
-  const NodeId id = add(std::move(node), {&use, 1}, Traffic{}, after);
-  buffer_states_[plan_.nodes[id.index].uses[0].buffer].freed_by = id.index;
+  const NodeId id = state_->add(std::move(node), {&use, 1}, options, Traffic{});
+  state_->buffer_states_[state_->plan_.nodes[id.index].uses[0].buffer].freed_by = id.index;
   return id;
 }
 
 // Memory that the plan allocates is used after its allocation, since nothing has its address before, and not after
 // its free. Who keeps an address of his own cannot be told where the memory is.
-void GraphBuilder::check_allocated(const PlanNode& node) const {
+void GraphBuilder::State::check_allocated(const PlanNode& node) const {
   for (const Use& use : node.uses) {
     const Buffer& buffer = plan_.buffers[use.buffer];
     if (!is_allocated(buffer.range.address)) continue;
@@ -90,7 +90,7 @@ void GraphBuilder::check_allocated(const PlanNode& node) const {
   }
 }
 
-void GraphBuilder::check_all_freed() const {
+void GraphBuilder::State::check_all_freed() const {
   for (const PlanNode& node : plan_.nodes) {
     if (node.kind != NodeKind::allocate) continue;
     const uint32_t buffer = node.uses[0].buffer, freed_by = buffer_states_[buffer].freed_by;

@@ -1,7 +1,7 @@
 // GraphBuilder::product: a matrix product as a library node, with its operands checked against their plan.
 #include <fmt/format.h>
 
-#include "graph/graph_builder.h"
+#include "graph/builder_state.h"
 #include "runtime/matmul_plan.h"
 
 namespace nodewright {
@@ -13,14 +13,14 @@ constexpr uint64_t kWorkspaceAlignment = 256;
 }  // namespace
 
 NodeId GraphBuilder::product(std::string_view name, std::shared_ptr<const MatmulPlan> product,
-                             const ProductOperands& operands, const std::vector<NodeId>& after) {
-  const PlanNode node = new_node(name, NodeKind::library);
-  if (product == nullptr) refuse(node, "it has no product", "make one with MatmulPlanner::plan");
-  if (&product->device() != plan_.device)
-    refuse(node,
-           fmt::format("product '{}' was planned for another device, {}, than the plan's, {}", product->name(),
-                       describe_device(product->device()), describe_device(*plan_.device)),
-           "plan it for the device of this builder");
+                             const ProductOperands& operands, const NodeOptions& options) {
+  const PlanNode node = state_->new_node(name, NodeKind::library);
+  if (product == nullptr) state_->refuse(node, "it has no product", "make one with MatmulPlanner::plan");
+  if (&product->device() != state_->plan_.device)
+    state_->refuse(node,
+                   fmt::format("product '{}' was planned for another device, {}, than the plan's, {}", product->name(),
+                               describe_device(product->device()), describe_device(*state_->plan_.device)),
+                   "plan it for the device of this builder");
   const MatmulShape& shape = product->shape();
   const MatmulSpans spans = product->spans();
   const bool in_place = spans.c != 0 && operands.c.bytes == 0;
@@ -29,21 +29,22 @@ NodeId GraphBuilder::product(std::string_view name, std::shared_ptr<const Matmul
                        bool written) {
     if (bytes == 0) {
       if (operand.bytes != 0)
-        refuse(node, fmt::format("operand '{}' is given, and {} has none", field, to_string(shape)),
-               "leave it out, or plan the product with it");
+        state_->refuse(node, fmt::format("operand '{}' is given, and {} has none", field, to_string(shape)),
+                       "leave it out, or plan the product with it");
       return;
     }
     if (operand.element != element)
-      refuse(node,
-             fmt::format("operand '{}' holds {}, and {} takes {}", field, to_string(operand.element), to_string(shape),
-                         to_string(element)),
-             "pass a view of the planned element type");
+      state_->refuse(node,
+                     fmt::format("operand '{}' holds {}, and {} takes {}", field, to_string(operand.element),
+                                 to_string(shape), to_string(element)),
+                     "pass a view of the planned element type");
     if (operand.bytes < bytes)
-      refuse(node,
-             fmt::format("operand '{}' has {} bytes, and {} needs {}", field, operand.bytes, to_string(shape), bytes),
-             "pass the whole matrix");
+      state_->refuse(
+          node,
+          fmt::format("operand '{}' has {} bytes, and {} needs {}", field, operand.bytes, to_string(shape), bytes),
+          "pass the whole matrix");
     if (written && operand.frozen)
-      refuse(node, fmt::format("operand '{}' is written, and given as a weight", field), "pass a view");
+      state_->refuse(node, fmt::format("operand '{}' is written, and given as a weight", field), "pass a view");
     const Access access = !written   ? (operand.frozen ? Access::frozen : Access::in)
                           : in_place ? Access::inout
                                      : Access::out;
@@ -56,10 +57,10 @@ NodeId GraphBuilder::product(std::string_view name, std::shared_ptr<const Matmul
   use("y", operands.y, spans.y, shape.output, true);
   if (spans.workspace != 0) {
     if (operands.workspace.bytes() < spans.workspace)
-      refuse(node,
-             fmt::format("its workspace has {} bytes, and {} needs {}", operands.workspace.bytes(), product->describe(),
-                         spans.workspace),
-             "pass MatmulPlan::workspace_bytes() bytes, or plan with a lower limit");
+      state_->refuse(node,
+                     fmt::format("its workspace has {} bytes, and {} needs {}", operands.workspace.bytes(),
+                                 product->describe(), spans.workspace),
+                     "pass MatmulPlan::workspace_bytes() bytes, or plan with a lower limit");
     // Written before it is read, and worth nothing afterwards.
     uses.push_back(
         {"workspace", CopyEnd(operands.workspace.address(), spans.workspace, false), Access::out, kWorkspaceAlignment});
@@ -76,7 +77,7 @@ NodeId GraphBuilder::product(std::string_view name, std::shared_ptr<const Matmul
       {.submit = [product = std::move(product), addresses](CUstream stream) { product->submit(addresses, stream); },
        .on_cpu_driver = true,
        .what = std::move(what)},
-      after);
+      options);
 }
 
 }  // namespace nodewright

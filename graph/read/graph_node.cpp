@@ -7,7 +7,7 @@
 #include <optional>
 #include <utility>
 
-#include "graph/graph_builder.h"
+#include "graph/builder_state.h"
 #include "graph/nodes/graph_handle.h"
 #include "graph/nodes/library_nodes.h"
 #include "graph/read/read_graph.h"
@@ -33,23 +33,26 @@ uint64_t covered_to(uint64_t begin, uint64_t end, std::span<const DeclaredUse> u
 }  // namespace
 
 NodeId GraphBuilder::graph(std::string_view name, CUgraph graph, const std::vector<DeclaredUse>& uses,
-                           const std::vector<NodeId>& after) {
+                           const NodeOptions& options) {
   if (graph == nullptr)
-    refuse(new_node(name, NodeKind::library), "it has no graph", "pass the graph that the node is to be a copy of");
-  const ContextGuard current(*plan_.device);
-  check_graph_uses(new_node(name, NodeKind::library), read_graph(*plan_.device, graph, {.name = std::string(name)}),
-                   uses);
-  std::string what = "graph of " + names_of_nodes(plan_.device->driver(), graph, name);
-  const auto submit = [&driver = plan_.device->driver(), graph, name = std::string(name),
+    state_->refuse(state_->new_node(name, NodeKind::library), "it has no graph",
+                   "pass the graph that the node is to be a copy of");
+  const ContextGuard current(*state_->plan_.device);
+  state_->check_graph_uses(state_->new_node(name, NodeKind::library),
+                           read_graph(*state_->plan_.device, graph, {.name = std::string(name)}), uses);
+  std::string what = "graph of " + names_of_nodes(state_->plan_.device->driver(), graph, name);
+  const auto submit = [&driver = state_->plan_.device->driver(), graph, name = std::string(name),
                        exec = std::make_shared<std::optional<GraphExecHandle>>()](CUstream stream) {
     if (!*exec) exec->emplace(nodewright::instantiate(driver, graph, name, [&](CUgraphNode) { return name; }));
     driver.check(driver.cuGraphLaunch((*exec)->get(), stream), "cuGraphLaunch", "launch the graph of node", name);
   };
-  return library(name, uses, {.submit = submit, .on_cpu_driver = true, .graph = graph, .what = std::move(what)}, after);
+  return library(name, uses, {.submit = submit, .on_cpu_driver = true, .graph = graph, .what = std::move(what)},
+                 options);
 }
 
 // Kernels hide what they touch; copies, fills and values do not.
-void GraphBuilder::check_graph_uses(const PlanNode& node, const Plan& inside, std::span<const DeclaredUse> uses) const {
+void GraphBuilder::State::check_graph_uses(const PlanNode& node, const Plan& inside,
+                                           std::span<const DeclaredUse> uses) const {
   for (const PlanNode& inner : inside.nodes) {
     for (const auto& body : inner.bodies) check_graph_uses(node, *body, uses);
     if (!inner.bodies.empty()) continue;

@@ -50,7 +50,7 @@ Plan stamps_in_a_row(Device& device, KernelCache& kernels, const DeviceBuffer& s
   std::vector<NodeId> last;
   for (uint64_t i = 0; i < kStampsInARow; ++i)
     last = {g.launch("stamp" + std::to_string(i), kernel, {.stamps = view_of<BlockStamps>(stamps).subview(i, 1)},
-                     {.traffic = {}, .after = last, .envelope = {}})};
+                     {.after = last})};
   return std::move(g).finish(EdgePolicy::full);
 }
 

@@ -40,7 +40,7 @@ void emit_shrink(const Kernel<Args>& kernel, Args args, Part part, int64_t ranks
   const View<float> h = step.s.shrunk[place_of(part)];
   args.h = h;
   step.g.launch("shrink_" + std::string(to_string(part)), kernel, args,
-                Traffic{bytes_of_slot(step.s, ranks, m.stride) + read_bytes, h.bytes()});
+                {.traffic = Traffic{bytes_of_slot(step.s, ranks, m.stride) + read_bytes, h.bytes()}});
 }
 
 ShrinkShape shrink_shape(const LoweringContext& at, const Op& op) {
@@ -87,17 +87,17 @@ void add_expand_kernel(LoweredRun& lowered, const LoweringContext& at, const Op&
 void emit_expand(const LoadedRun& run, const StepPlace& step, const RowAdapters& adapters, Part part, View<float> y,
                  int64_t y_stride, size_t kernel) {
   const AdapterMatrix& m = adapter_matrix(adapters, part);
-  step.g.launch(
-      "expand_" + std::string(to_string(part)), run.kernel<Expand>(kernel),
-      {.y = y.subview(0, count_of((step.s.rows - 1) * y_stride + m.outputs)),
-       .adapter = adapter_in(adapters, step.s, part),
-       .n_live = step.s.inputs.n_live,
-       .outputs = m.outputs,
-       .y_stride = y_stride,
-       .parts = m.parts,
-       .second = m.first[0],
-       .third = m.first[1]},
-      Traffic{bytes_of_slot(step.s, m.outputs, adapters.slots->layout().limits().rank) + y.bytes(), y.bytes()});
+  step.g.launch("expand_" + std::string(to_string(part)), run.kernel<Expand>(kernel),
+                {.y = y.subview(0, count_of((step.s.rows - 1) * y_stride + m.outputs)),
+                 .adapter = adapter_in(adapters, step.s, part),
+                 .n_live = step.s.inputs.n_live,
+                 .outputs = m.outputs,
+                 .y_stride = y_stride,
+                 .parts = m.parts,
+                 .second = m.first[0],
+                 .third = m.first[1]},
+                {.traffic = Traffic{
+                     bytes_of_slot(step.s, m.outputs, adapters.slots->layout().limits().rank) + y.bytes(), y.bytes()}});
 }
 
 // h = s A norm(x).

@@ -110,9 +110,9 @@ uint64_t read_kv_bytes(const StepPlace& step, const CachePlace& cache, int64_t r
 void emit_rope_flash_decode(const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
                             const CachePlace& cache) {
   const DecodeState& s = step.s;
-  step.g.launch(
-      "attend", run.kernel<RopeFlashDecode>(), attention_args<RopeFlashDecode>(step, weights, cache),
-      Traffic{s.qkv.bytes() + read_kv_bytes(step, cache, s.rows), s.attended.bytes() + written_kv_bytes(step)});
+  step.g.launch("attend", run.kernel<RopeFlashDecode>(), attention_args<RopeFlashDecode>(step, weights, cache),
+                {.traffic = Traffic{s.qkv.bytes() + read_kv_bytes(step, cache, s.rows),
+                                    s.attended.bytes() + written_kv_bytes(step)}});
 }
 
 void emit_rope_append(const LoadedRun& run, const StepPlace& step, const StepWeights& weights, const CachePlace& cache,
@@ -120,7 +120,7 @@ void emit_rope_append(const LoadedRun& run, const StepPlace& step, const StepWei
   auto args = attention_args<RopeAppend>(step, weights, cache);
   if (biased) args.bias = weights.layer->qkv.bias;
   step.g.launch(rotates ? "rope" : "append", run.kernel<RopeAppend>(), args,
-                Traffic{step.s.qkv.bytes(), step.s.q.bytes() + written_kv_bytes(step)});
+                {.traffic = Traffic{step.s.qkv.bytes(), step.s.q.bytes() + written_kv_bytes(step)}});
 }
 
 // Rows one by one: with tiles after them, those that choose.
@@ -129,16 +129,17 @@ void emit_single_rows(const LoadedRun& run, const StepPlace& step, const StepWei
   const int64_t rows = step.s.sampled_rows;
   auto args = attention_args<Attend>(step, weights, cache);
   if (with_tiles) args.n_live = step.s.inputs.n_sampled;
-  step.g.launch("attend", run.kernel<Attend>(), args,
-                Traffic{sizeof(float) * count_of(rows * step.config.query_width()) + read_kv_bytes(step, cache, rows),
-                        sizeof(bf16) * count_of(rows * weights.layer->out.stride)});
+  step.g.launch(
+      "attend", run.kernel<Attend>(), args,
+      {.traffic = Traffic{sizeof(float) * count_of(rows * step.config.query_width()) + read_kv_bytes(step, cache, rows),
+                          sizeof(bf16) * count_of(rows * weights.layer->out.stride)}});
 }
 
 void emit_tiles(const LoadedRun& run, const StepPlace& step, const StepWeights& weights, const CachePlace& cache) {
   auto args = attention_args<AttendTiles>(step, weights, cache);
   args.n_first = step.s.inputs.n_sampled;
   step.g.launch("attend_tiles", run.kernel<AttendTiles>(1), args,
-                Traffic{step.s.q.bytes() + read_kv_bytes(step, cache, 1), step.s.attended.bytes()});
+                {.traffic = Traffic{step.s.q.bytes() + read_kv_bytes(step, cache, 1), step.s.attended.bytes()}});
 }
 
 void check_head_dim(const ModelConfig& config) {

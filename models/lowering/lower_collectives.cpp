@@ -34,7 +34,8 @@ void all_gather(const StepPlace& step, RankPlace& ranks, const std::string& name
                               from.bytes());
   };
   LibraryCall call{.submit = submit, .stand_in = on_host, .what = std::string(kAllGather), .is_ready = true};
-  ranks.last_call = {step.g.library(name, {reads<"from">(from), writes<"to">(to)}, std::move(call), ranks.last_call)};
+  ranks.last_call = {
+      step.g.library(name, {reads<"from">(from), writes<"to">(to)}, std::move(call), {.after = ranks.last_call})};
 }
 
 bool gives_more_than_product(const ModelConfig& config, const ExchangedSum& of) {

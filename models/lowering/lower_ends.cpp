@@ -14,8 +14,9 @@ void emit_embed(const LoadedRun& run, const StepPlace& step, const StepWeights& 
                 ResidualForm form) {
   const auto args = embed_args<Embed>(step, weights, residual, form);
   const uint64_t gained = form == ResidualForm::gained ? step.s.gained.bytes() : 0;
-  step.g.launch("embed", run.kernel<Embed>(), args,
-                Traffic{sizeof(bf16) * count_of(step.s.rows * args.stride), step.s.residual.bytes() + gained});
+  step.g.launch(
+      "embed", run.kernel<Embed>(), args,
+      {.traffic = Traffic{sizeof(bf16) * count_of(step.s.rows * args.stride), step.s.residual.bytes() + gained}});
 }
 
 void emit_sample(const LoadedRun& run, const StepPlace& step, const HeadRows& head) {

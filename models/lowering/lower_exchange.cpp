@@ -22,7 +22,7 @@ void launch_exchange_add(const LoadedRun& run, size_t kernel, const ProductPlace
   fill_own(args, p, y, of);
   args.exchange = of.bulk ? p.ranks.packets->bulk_exchange(p.values()) : p.ranks.packets->exchange(p.values());
   fill_sum(args, of.to, loaded.shape.grid[0], p);
-  LaunchOptions<Args> how;
+  NodeOptions how;
   // A lane's few blocks come before what the other lane's products have left.
   if (of.is_lane) how.attributes.priority = step.g.device().properties().greatest_priority;
   step.g.launch(node_name(of.to.product) + "_sum", loaded, args, how);

@@ -69,28 +69,29 @@ void declare_buffers(GraphBuilder& g, const Described& d) {
 void advance(const EmitContext& e, const Kernel<Advance>& kernel, Condition again) {
   const DecodeState& s = e.step.s;
   const StepInputs& in = s.inputs;
-  e.step.g.launch("advance", kernel,
-                  {.chosen = s.tokens,
-                   .n_live = in.n_live,
-                   .n_sampled = in.n_sampled,
-                   .steps_done = in.steps_done,
-                   .tokens = in.tokens,
-                   .positions = in.positions,
-                   .sequences = in.sequences,
-                   .temperature = in.temperature,
-                   .min_p = in.min_p,
-                   .top_k = in.top_k,
-                   .top_p = in.top_p,
-                   .seed = in.seed,
-                   .output_index = in.output_index,
-                   .left = in.left,
-                   .caller_row = in.caller_row,
-                   .stop_ids = in.stop_ids,
-                   .delivered = s.host_tokens,
-                   .again = again,
-                   .rows = static_cast<int32_t>(s.rows),
-                   .most_steps = static_cast<int32_t>(s.steps.most)},
-                  Traffic{s.inputs_range.bytes, s.inputs.positions.bytes()});  // a row moves only where one ends
+  e.step.g.launch(
+      "advance", kernel,
+      {.chosen = s.tokens,
+       .n_live = in.n_live,
+       .n_sampled = in.n_sampled,
+       .steps_done = in.steps_done,
+       .tokens = in.tokens,
+       .positions = in.positions,
+       .sequences = in.sequences,
+       .temperature = in.temperature,
+       .min_p = in.min_p,
+       .top_k = in.top_k,
+       .top_p = in.top_p,
+       .seed = in.seed,
+       .output_index = in.output_index,
+       .left = in.left,
+       .caller_row = in.caller_row,
+       .stop_ids = in.stop_ids,
+       .delivered = s.host_tokens,
+       .again = again,
+       .rows = static_cast<int32_t>(s.rows),
+       .most_steps = static_cast<int32_t>(s.steps.most)},
+      {.traffic = Traffic{s.inputs_range.bytes, s.inputs.positions.bytes()}});  // a row moves only where one ends
 }
 
 // What a step's nodes are made from before its first layer.

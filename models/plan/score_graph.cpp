@@ -118,7 +118,7 @@ Plan score_plan(Device& device, const DecoderModel& model, const ScoreKernels& k
             .y = s.residual,
             .stride = stride,
             .eps = config.eps},
-           Traffic{s.residual.bytes(), s.residual.bytes()});
+           {.traffic = Traffic{s.residual.bytes(), s.residual.bytes()}});
   View<float> logits = s.logits;
   if (k.head) {
     logits = logits.subview(

@@ -7,6 +7,8 @@
 #include "tests/support/error_text.h"
 #include "tests/support/processor_time.h"
 
+NODEWRIGHT_ARGS(Other, { nodewright::Out<float> y; })
+
 namespace nodewright {
 namespace {
 
@@ -45,6 +47,40 @@ TEST_F(GraphBuilderTest, DropsAnEdgeThatAPathImpliesAcrossBothTypes) {
   g.launch("three", waiting, {.left = a, .right = b, .y = c, .scale = 1});  // one before three is implied by two
   const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
   expect_edges(plan, {"one>two", "two~>three"});
+}
+
+TEST_F(GraphBuilderTest, EveryNodeTakesAfterAndTrafficAndRefusesWhatItsKindHasNot) {
+  GraphBuilder g(device(), "options");
+  const auto x = buffer(g, "x", {.live_in = true}), y = buffer(g, "y");
+  const NodeId first = g.empty("first", {});
+  const NodeOptions options{.after = {first}, .traffic = Traffic{3, 4}};
+  g.copy("copy", y, x, 4, options);
+  g.fill("fill", y, 0.0f, options);
+  g.host(
+      "host", [] {}, {}, options);
+  g.if_else(
+      "maybe", g.condition("go", 1), [](GraphBuilder& body) { body.empty("end", {}); }, {}, options);
+  const auto refused = [&](const NodeOptions& wrong, std::string_view what) {
+    expect_words(error_of([&] { g.fill("node", y, 0.0f, wrong); }), {"'node'", what, "of kind memset has none"});
+  };
+  refused({.attributes = {.priority = -1}}, "attributes");
+  refused({.envelope = Mix{.left = x, .right = x, .y = y, .scale = 1}}, "an envelope");
+  refused({.waits_for_inputs = true}, "whether it waits");
+  refused({.exchange = 0}, "which exchange");
+  const auto launch = [&](const NodeOptions& wrong) {
+    return error_of([&] { g.launch("node", waiting, {.left = x, .right = x, .y = y, .scale = 1}, wrong); });
+  };
+  expect_words(launch({.waits_for_inputs = true}), {"'node'", "of a foreign kernel"});
+  expect_words(launch({.exchange = 0}), {"'node'", "of a foreign kernel"});
+  expect_words(launch({.envelope = Other{.y = y}}), {"'node'", "its envelope is another argument struct"});
+  const Plan plan = std::move(g).finish(EdgePolicy::full);
+  ASSERT_EQ(plan.nodes.size(), 5u);
+  for (size_t i = 1; i < plan.nodes.size(); ++i) {
+    EXPECT_EQ(plan.nodes[i].traffic.bytes_read, 3u) << plan.nodes[i].name;
+    EXPECT_EQ(plan.nodes[i].traffic.bytes_written, 4u) << plan.nodes[i].name;
+    EXPECT_EQ(plan.after.at(i - 1).node, i);
+    EXPECT_EQ(plan.after.at(i - 1).earlier, 0u);
+  }
 }
 
 TEST_F(GraphBuilderTest, ProgrammaticEdgesGoOnlyFromAKernelToAKernelThatWaits) {
@@ -106,7 +142,7 @@ TEST_F(GraphBuilderTest, DeclaredOrdersBecomeEdgesWithThatReason) {
   const auto x = buffer(g, "x", {.live_in = true}), a = buffer(g, "a"), b = buffer(g, "b");
   const NodeId one = g.launch("one", waiting, {.left = x, .right = x, .y = a, .scale = 1});
   const NodeId two = g.launch("two", waiting, {.left = x, .right = x, .y = b, .scale = 1}, {.after = {one}});
-  g.empty("end", {one, two});
+  g.empty("end", {.after = {one, two}});
   const Plan plan = std::move(g).finish(EdgePolicy::programmatic);
   expect_edges(plan, {"one~>two", "two>end"});
   EXPECT_EQ(describe(plan, plan.edges[0].reasons.at(0)), "declared");
@@ -132,7 +168,7 @@ TEST_F(GraphBuilderTest, TrafficIsTheBytesOfTheUsesUnlessGiven) {
   GraphBuilder g(device(), "traffic");
   const auto x = buffer(g, "x", {.live_in = true}), a = buffer(g, "a"), b = buffer(g, "b");
   g.launch("one", waiting, {.left = x, .right = x.subview(0, 1), .y = a, .scale = 1});
-  g.launch("two", waiting, {.left = x, .right = x, .y = b, .scale = 1}, Traffic{7, 8});
+  g.launch("two", waiting, {.left = x, .right = x, .y = b, .scale = 1}, {.traffic = Traffic{7, 8}});
   const Plan plan = std::move(g).finish(EdgePolicy::full);
   EXPECT_EQ(plan.nodes[0].traffic.bytes_read, 1028u);
   EXPECT_EQ(plan.nodes[0].traffic.bytes_written, 1024u);
@@ -286,8 +322,9 @@ TEST_F(GraphBuilderTest, RefusesNamesTwiceMisalignmentForeignIdsAndForeignArgume
   GraphBuilder other(device(), "other");
   const auto z = buffer(other, "z");
   const NodeId foreign = other.fill("far", z, 0.0f);
-  expect_words(error_of([&] { g.empty("e", {foreign}); }), {"'e'", "not one of the 1 nodes of plan 'refusals'"});
-  expect_words(error_of([&] { g.empty("e", {NodeId{7, own.plan}}); }), {"follow node 7"});
+  expect_words(error_of([&] { g.empty("e", {.after = {foreign}}); }),
+               {"'e'", "not one of the 1 nodes of plan 'refusals'"});
+  expect_words(error_of([&] { g.empty("e", {.after = {NodeId{7, own.plan}}}); }), {"follow node 7"});
   const Weight<float> weight{x.data, x.count};
   expect_words(error_of([&] {
                  g.library("l", {{"w", weight, Access::out}}, [](CUstream) {});
@@ -295,7 +332,8 @@ TEST_F(GraphBuilderTest, RefusesNamesTwiceMisalignmentForeignIdsAndForeignArgume
                {"'l'", "'w' is written, and given as a weight"});
   GraphBuilder twin(device(), "refusals");
   const NodeId of_twin = twin.fill("n", buffer(twin, "y"), 0.0f);
-  expect_words(error_of([&] { g.empty("e", {of_twin}); }), {"'e'", "not one of the 1 nodes of plan 'refusals'"});
+  expect_words(error_of([&] { g.empty("e", {.after = {of_twin}}); }),
+               {"'e'", "not one of the 1 nodes of plan 'refusals'"});
 
   LoadedKernel wrong = named_kernel("wrong", true);
   wrong.args_bytes = 8;

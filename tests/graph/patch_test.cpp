@@ -57,7 +57,7 @@ class PatchTest : public BlendTest {
     nodes.add = g.launch("add", machine().accumulate_of(n), {.y = z_, .x = y_, .salt = 2});
     nodes.rows = g.copy_rows("rows", r_.subview(0, 80), x_, {.bytes = 16, .rows = 5, .to_pitch = 64, .from_pitch = 32});
     nodes.store = g.copy("store", host_end(out_), z_, z_.bytes());
-    nodes.end = g.empty("end", {nodes.store});
+    nodes.end = g.empty("end", {.after = {nodes.store}});
     return nodes;
   }
 

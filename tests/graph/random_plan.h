@@ -92,50 +92,48 @@ class RandomPlanMaker {
   void add_nodes(GraphBuilder& g, uint32_t count, Place place) {
     std::vector<NodeId> ids;
     for (uint32_t i = 0; i < count; ++i) {
-      std::vector<NodeId> after;
-      if (!ids.empty() && one_in(8)) after.push_back(ids[below(ids.size())]);
-      if (const auto id = add_node(g, after, place)) ids.push_back(*id);
+      NodeOptions options;
+      if (!ids.empty() && one_in(8)) options.after.push_back(ids[below(ids.size())]);
+      if (const auto id = add_node(g, options, place)) ids.push_back(*id);
     }
   }
 
-  std::optional<NodeId> add_node(GraphBuilder& g, const std::vector<NodeId>& after, Place place) {
+  std::optional<NodeId> add_node(GraphBuilder& g, const NodeOptions& options, Place place) {
     const bool nested = place.in_body || place.in_child;
     switch (const uint32_t kind = below(20); kind) {
       case 0:
-        return add_fill(g, after);
+        return add_fill(g, options);
       case 1:
-        return add_copy(g, after);
+        return add_copy(g, options);
       case 2:
-        return add_rows(g, after);
+        return add_rows(g, options);
       case 3:
-        return after.empty() ? add_blend(g, after) : g.empty(name(), after);
+        return options.after.empty() ? add_blend(g, options) : g.empty(name(), options);
       case 4:
-        return place.in_body ? add_blend(g, after) : add_host(g, after);
+        return place.in_body ? add_blend(g, options) : add_host(g, options);
       case 5:
-        return nested ? add_fill(g, after) : add_event_or_values(g, after);
+        return nested ? add_fill(g, options) : add_event_or_values(g, options);
       case 6:
       case 7:
-        return place.depth < 2 ? add_child(g, after, place) : add_blend(g, after);
+        return place.depth < 2 ? add_child(g, options, place) : add_blend(g, options);
       case 8:
       case 9:
       case 10:
         if (place.depth < 2 && !place.in_child) return add_conditional(g, place);
-        return add_blend(g, after);
+        return add_blend(g, options);
       case 11:
       case 12:
       case 13:
-        return add_accumulate(g, after, place);
+        return add_accumulate(g, options, place);
       default:
-        return add_blend(g, after);
+        return add_blend(g, options);
     }
   }
 
-  NodeId add_blend(GraphBuilder& g, const std::vector<NodeId>& after) {
+  NodeId add_blend(GraphBuilder& g, NodeOptions options) {
     const Words y = piece(), widest = piece_beside(y);
     Blend args{.a = widest, .b = piece_beside(y), .key = {}, .y = y, .salt = below(1000)};
     if (one_in(3)) args.key = {memory_.key.data, memory_.key.count};
-    LaunchOptions<Blend> options;
-    options.after = after;
     if (one_in(6)) {
       options.envelope = args;
       args.a = piece_of(widest);
@@ -143,32 +141,32 @@ class RandomPlanMaker {
     return g.launch(name(), one_in(3) ? machine_.hasty_of(y.count) : machine_.blend_of(y.count), args, options);
   }
 
-  NodeId add_accumulate(GraphBuilder& g, const std::vector<NodeId>& after, Place place) {
+  NodeId add_accumulate(GraphBuilder& g, const NodeOptions& options, Place place) {
     const Words y = piece(), x = piece_beside(y);
     const uint32_t salt = below(1000);
     const Accumulate args{.y = y, .x = x, .salt = salt};
-    if (in_scratch(x)) return g.launch(name(), machine_.accumulate_of(y.count), args, {.after = after});
+    if (in_scratch(x)) return g.launch(name(), machine_.accumulate_of(y.count), args, options);
     if (mixed_ && mix_() % 2 == 0) {
       ++foreign_nodes;
-      return launch_foreign_blend(g, name(), *machine_.foreign, {.shape = blend_shape(y.count), .after = after}, x,
-                                  memory_.key, y, salt, static_cast<uint8_t>(mix_() % 8));
+      return launch_foreign_blend(g, name(), *machine_.foreign, blend_shape(y.count), x, memory_.key, y, salt,
+                                  static_cast<uint8_t>(mix_() % 8), options);
     }
-    if (mixed_ && !in_scratch(y) && mix_() % 2 == 0) return add_library(g, name(), args, after, place);
-    return g.launch(name(), machine_.accumulate_of(y.count), args, {.after = after});
+    if (mixed_ && !in_scratch(y) && mix_() % 2 == 0) return add_library(g, name(), args, options, place);
+    return g.launch(name(), machine_.accumulate_of(y.count), args, options);
   }
 
   // As one kernel; as a fill and a kernel; or, on the CPU driver, as a stand-in.
-  NodeId add_library(GraphBuilder& g, const std::string& node_name, const Accumulate& args,
-                     const std::vector<NodeId>& after, Place place) {
+  NodeId add_library(GraphBuilder& g, const std::string& node_name, const Accumulate& args, const NodeOptions& options,
+                     Place place) {
     const Words x{const_cast<uint32_t*>(args.x.data), args.x.count}, y{args.y.data, args.y.count};
     const auto kernel = accumulate_work(machine_, args);
     const uint32_t form = static_cast<uint32_t>(mix_() % 3);
     ++library_nodes;
     host_functions[node_name] = [args](HostModel& model) { model_accumulate(model, args); };
-    if (form == 0) return g.library(node_name, {reads(x), updates(y)}, library_call(kernel), after);
+    if (form == 0) return g.library(node_name, {reads(x), updates(y)}, library_call(kernel), options);
     if (form == 1 && !place.in_body)
       return g.library(node_name, {reads(x), updates(y)},
-                       {.submit = kernel, .stand_in = [args] { host_accumulate(args); }}, after);
+                       {.submit = kernel, .stand_in = [args] { host_accumulate(args); }}, options);
     const auto fill = fill_work(machine_, y, args.salt);
     host_functions[node_name] = [args, y](HostModel& model) {
       model_fill(model, y, args.salt);
@@ -178,48 +176,48 @@ class RandomPlanMaker {
                        fill(stream);
                        kernel(stream);
                      }),
-                     after);
+                     options);
   }
 
-  NodeId add_fill(GraphBuilder& g, const std::vector<NodeId>& after) {
+  NodeId add_fill(GraphBuilder& g, const NodeOptions& options) {
     const Words y = piece();
-    if (one_in(2)) return fill_some(g, y, below(1u << 31), after);
+    if (one_in(2)) return fill_some(g, y, below(1u << 31), options);
     const uint64_t skipped = below(4);  // bytes at odd addresses
     if (one_in(2))
       return fill_some(g, View<uint8_t>{reinterpret_cast<uint8_t*>(y.data) + skipped, y.bytes() - skipped},
-                       static_cast<uint8_t>(below(256)), after);
+                       static_cast<uint8_t>(below(256)), options);
     return fill_some(g, View<uint16_t>{reinterpret_cast<uint16_t*>(y.data) + skipped / 2, y.count * 2 - skipped / 2},
-                     static_cast<uint16_t>(below(65536)), after);
+                     static_cast<uint16_t>(below(65536)), options);
   }
 
   // All of `to`, or up to five rows of up to four elements in it.
   template <class T>
-  NodeId fill_some(GraphBuilder& g, const View<T>& to, T value, const std::vector<NodeId>& after) {
-    if (one_in(2)) return g.fill(name(), to, value, after);
+  NodeId fill_some(GraphBuilder& g, const View<T>& to, T value, const NodeOptions& options) {
+    if (one_in(2)) return g.fill(name(), to, value, options);
     FillRows rows{.count = std::min<uint64_t>(1 + below(4), to.count), .rows = 1 + below(5), .pitch = 0};
     const uint64_t apart = rows.count + below(3);
     rows.pitch = apart * sizeof(T);
     rows.rows = std::min(rows.rows, 1 + (to.count - rows.count) / apart);
-    return g.fill_rows(name(), to, rows, value, after);
+    return g.fill_rows(name(), to, rows, value, options);
   }
 
-  NodeId add_copy(GraphBuilder& g, const std::vector<NodeId>& after) {
+  NodeId add_copy(GraphBuilder& g, const NodeOptions& options) {
     const Words device = piece(), pinned = piece_of(memory_.pinned);
     const CopyEnd host{pinned.address(), pinned.bytes(), true};
     const uint64_t bytes = std::min(device.bytes(), pinned.bytes());
     switch (below(3)) {
       case 0:
-        return g.copy(name(), device, host, bytes, after);
+        return g.copy(name(), device, host, bytes, options);
       case 1:
-        return g.copy(name(), host, device, bytes, after);
+        return g.copy(name(), host, device, bytes, options);
       default:
         const Words from = piece_beside(device);
-        return g.copy(name(), device, from, std::min(device.bytes(), from.bytes()), after);
+        return g.copy(name(), device, from, std::min(device.bytes(), from.bytes()), options);
     }
   }
 
   // Up to five rows of up to four words; both ends in pieces that do not touch.
-  NodeId add_rows(GraphBuilder& g, const std::vector<NodeId>& after) {
+  NodeId add_rows(GraphBuilder& g, const NodeOptions& options) {
     const Words to = piece(), from = piece_beside(to);
     CopyRows rows{.bytes = 4ull * (1 + below(4)), .rows = 1 + below(5), .to_pitch = 0, .from_pitch = 0};
     rows.to_pitch = rows.bytes + 4ull * below(3);
@@ -237,12 +235,12 @@ class RandomPlanMaker {
                          .to_height = 3,
                          .from_pitch = rows.from_pitch,
                          .from_height = 3},
-                        after);
+                        options);
     }
-    return g.copy_rows(name(), to, from, rows, after);
+    return g.copy_rows(name(), to, from, rows, options);
   }
 
-  NodeId add_host(GraphBuilder& g, const std::vector<NodeId>& after) {
+  NodeId add_host(GraphBuilder& g, const NodeOptions& options) {
     const Words words = piece_of(memory_.pinned);
     const uint32_t salt = below(1000);
     const std::string node_name = name();
@@ -257,10 +255,10 @@ class RandomPlanMaker {
         [words, salt] {
           for (uint64_t i = 0; i < words.count; ++i) words.data[i] = words.data[i] * 7 + salt;
         },
-        {{"words", CopyEnd(words.address(), words.bytes(), true), Access::inout}}, after);
+        {{"words", CopyEnd(words.address(), words.bytes(), true), Access::inout}}, options);
   }
 
-  NodeId add_event_or_values(GraphBuilder& g, const std::vector<NodeId>& after) {
+  NodeId add_event_or_values(GraphBuilder& g, const NodeOptions& options) {
     Words words = piece();
     const bool first = one_in(2);
     if (mixed_ && mix_() % 2 == 0) {
@@ -270,20 +268,20 @@ class RandomPlanMaker {
       const auto value = static_cast<uint32_t>(mix_());
       std::vector<ValueOperation> operations{write_to(words, value), wait_until(words, Until::equal, value)};
       if (words.count > 1) operations.push_back(write_to(words.subview(1, 1), value + 1));
-      return g.values(name(), operations, {}, after);
+      return g.values(name(), operations, {}, options);
     }
-    if (first) return g.record_event(name(), *memory_.noted, {{"words", words, Access::in}}, after);
-    return g.wait_event(name(), *memory_.recorded, {{"words", words, Access::out}}, after);
+    if (first) return g.record_event(name(), *memory_.noted, {{"words", words, Access::in}}, options);
+    return g.wait_event(name(), *memory_.recorded, {{"words", words, Access::out}}, options);
   }
 
-  NodeId add_child(GraphBuilder& g, const std::vector<NodeId>& after, Place place) {
+  NodeId add_child(GraphBuilder& g, const NodeOptions& options, Place place) {
     const std::string node_name = name();
     GraphBuilder inner(*machine_.opened.device, "fuzz." + std::to_string(seed_) + "." + node_name);
     memory_.declare(inner);
     if (has_scratch) inner.declare(scratch_.range(), {.live_in = true, .live_out = true});
     add_nodes(inner, 1 + below(5), {place.depth + 1, place.in_body, true});
     return g.child(node_name, std::move(inner).finish(policy()),
-                   one_in(2) ? ChildOwnership::moved : ChildOwnership::cloned, after);
+                   one_in(2) ? ChildOwnership::moved : ChildOwnership::cloned, options);
   }
 
   NodeId add_conditional(GraphBuilder& g, Place place) {

@@ -110,7 +110,7 @@ inline Plan make_random_plan(Device& device, const Kernel<Mix>& waiting, const K
       const bool fits = (rows.rows - 1) * rows.pitch + 4 <= to.bytes();
       ids.push_back(fits ? g.fill_rows(name, to, rows, 1.0f) : g.fill(name, to, 1.0f));
     } else if (kind == 1 && !ids.empty()) {
-      ids.push_back(g.empty(name, {ids[below(static_cast<uint32_t>(ids.size()))]}));
+      ids.push_back(g.empty(name, {.after = {ids[below(static_cast<uint32_t>(ids.size()))]}}));
     } else {  // reads below `cut` and writes above it, or the other way round: no overlap within the node
       const uint32_t cut = 32 + below(192);
       const bool up = below(2) == 0;

@@ -33,7 +33,7 @@ class KernelChangeTest : public BlendTest {
     Nodes nodes;
     nodes.blend = g.launch("blend", machine().blend_of(n), {.a = x_, .b = x_, .key = {}, .y = y_, .salt = 1});
     nodes.add = g.launch("add", machine().accumulate_of(n), {.y = z_, .x = y_, .salt = 2});
-    nodes.foreign = launch_foreign_blend(g, "foreign", *machine().foreign, {.shape = blend_shape(n)}, y_, x_, w_, 7);
+    nodes.foreign = launch_foreign_blend(g, "foreign", *machine().foreign, blend_shape(n), y_, x_, w_, 7);
     return nodes;
   }
   Plan plan_of(Inside inside, Nodes& nodes, EdgePolicy policy = EdgePolicy::programmatic) {

@@ -47,7 +47,7 @@ class UpdateGraphTest : public BlendTest {
         g.launch("add", v.factor == 0 ? machine().accumulate_of(v.reached) : machine().scaled_by(v.factor, v.reached),
                  {.y = y, .x = x, .salt = v.salt});
     nodes.foreign = launch_foreign_blend(g, "foreign", v.other_foreign ? *machine().foreign_other : *machine().foreign,
-                                         {.shape = blend_shape(n)}, y, x, z, v.salt);
+                                         blend_shape(n), y, x, z, v.salt);
     nodes.child = g.child("child", part(v, nodes), v.ownership);
     const Accumulate args{.y = w_, .x = z, .salt = v.salt};
     g.library("library", {reads(z), updates(w_)}, library_call(accumulate_work(machine(), args), "accumulate"));

@@ -29,7 +29,7 @@ class GraphDumpTest : public SketchTest {
     }
     const auto layer = g.scope("l1");
     const NodeId last = g.launch("hasty", hasty, {.left = y, .right = y, .gain = {}, .y = h, .scale = 3});
-    g.empty("end", {last});
+    g.empty("end", {.after = {last}});
     Plan plan = std::move(g).finish(EdgePolicy::full);
     plan.edges.at(2).type = EdgeType::programmatic;  // by hand: the same on a device that has no such edges
     return plan;

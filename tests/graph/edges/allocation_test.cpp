@@ -81,7 +81,7 @@ TEST_F(AllocationTest, CopiesFillsForeignKernelsAndInnerPlansUseIt) {
   g.copy("in", first, x_, first.bytes());
   g.fill("zero", second, 7u);
   g.fill_rows("rows", second, {.count = 1, .rows = 4, .pitch = 16}, 9u);
-  launch_foreign_blend(g, "foreign", *machine().foreign, {.shape = blend_shape(n)}, x_, key_.subview(0, 1), second, 5);
+  launch_foreign_blend(g, "foreign", *machine().foreign, blend_shape(n), x_, key_.subview(0, 1), second, 5);
   GraphBuilder inner(device(), "inner");
   declare_all(inner);
   inner.declare(scratch.range(), {.live_in = true, .live_out = true});
@@ -231,8 +231,8 @@ TEST_F(AllocationTest, WhoKeepsAnAddressCannotHaveTheMemory) {
                {"'call'", "'y'", "a library's call keeps its own"});
   expect_words(refused([&](GraphBuilder& g, const Allocation& scratch) {
                  g.fill("zero", scratch.view<uint32_t>(), 0u);
-                 launch_foreign_blend(g, "foreign", *machine().foreign, {.shape = blend_shape(n)},
-                                      scratch.view<uint32_t>(), key_.subview(0, 1), y_, 5);
+                 launch_foreign_blend(g, "foreign", *machine().foreign, blend_shape(n), scratch.view<uint32_t>(),
+                                      key_.subview(0, 1), y_, 5);
                }),
                {"'foreign'", "'a.words'", "a struct that holds pointers keeps its own"});
 }

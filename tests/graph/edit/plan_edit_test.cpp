@@ -91,7 +91,7 @@ TEST_F(PlanEditTest, ExplicitOrdersPassToWhatStandsInTheNodesPlace) {
     GraphBuilder g(device(), "edited.b1");
     declare_all(g);
     const NodeId first = launch(g, "first", x_, y_);
-    const NodeId join = g.empty("join", {first});
+    const NodeId join = g.empty("join", {.after = {first}});
     launch(g, "last", z_, w_, {join});
     return std::move(g).finish(EdgePolicy::full);
   };
@@ -101,13 +101,13 @@ TEST_F(PlanEditTest, ExplicitOrdersPassToWhatStandsInTheNodesPlace) {
 
   PlanEdit replaced(ordered());
   replaced.replace("join", [](GraphBuilder& g) {
-    g.empty("one", {});
-    g.empty("two", {});
+    g.empty("one", {.after = {}});
+    g.empty("two", {.after = {}});
   });
   expect_edges(replaced.finish(EdgePolicy::full), {"first>one", "first>two", "one>last", "two>last"});
 
   PlanEdit inserted(ordered());
-  inserted.insert_before("last", [&](GraphBuilder& g) { g.empty("gate", {g.node("first")}); });
+  inserted.insert_before("last", [&](GraphBuilder& g) { g.empty("gate", {.after = {g.node("first")}}); });
   expect_edges(inserted.finish(EdgePolicy::full), {"first>join", "first>gate", "join>last"});
 }
 
@@ -127,7 +127,7 @@ TEST_F(PlanEditTest, AnOrderThatAPathImpliedStaysWhenThePathGoes) {
 
 TEST_F(PlanEditTest, NodesOfBodiesAndChildrenAreEditedByTheirPath) {
   PlanEdit edit(nested_plan());
-  edit.insert_after("choose.then/l0.there", [](GraphBuilder& g) { g.empty("mark", {g.node("l0.there")}); });
+  edit.insert_after("choose.then/l0.there", [](GraphBuilder& g) { g.empty("mark", {.after = {g.node("l0.there")}}); });
   edit.remove("choose.then/l1.back");
   const Plan plan = edit.finish(EdgePolicy::full);
   const Plan& then = *plan.nodes[1].bodies[0];
@@ -274,7 +274,7 @@ TEST_F(PlanEditRunTest, AnEditedPlanRunsAndIsPatchedByHandlesOfBefore) {
   edit.insert_before("last", [&](GraphBuilder& b) {
     const auto again = b.condition("again", 1);
     b.switch_case("cases", again,
-                  {[](GraphBuilder& body) { body.empty("nothing", {}); },
+                  {[](GraphBuilder& body) { body.empty("nothing", {.after = {}}); },
                    [&](GraphBuilder& body) { body.fill("fill", y_.subview(0, 10), 9u); }});
   });
   edit.insert_before("choose.then/inside", [&](GraphBuilder& b) { b.fill("first", y_, 5u); });

@@ -179,7 +179,7 @@ TEST_F(ConditionalNodeTest, BodiesHoldCopiesFillsEmptyNodesAndChildren) {
       body.copy("copy", z_.subview(0, 40), y_.subview(10, 40), 160);
       body.copy_rows("rows", z_.subview(40, 40), x_, {.bytes = 16, .rows = 5, .to_pitch = 32, .from_pitch = 16});
       const NodeId fill = body.fill("fill", z_.subview(80, 10), 3u);
-      body.empty("end", {fill});
+      body.empty("end", {.after = {fill}});
       body.if_else("empty_body", body.condition("inner", 1), [](GraphBuilder&) {});
     });
     expect_runs(std::move(g).finish(EdgePolicy::programmatic), kUncapturedRuns);

@@ -13,7 +13,7 @@ class DeviceUpdatableTest : public BlendTest {
   Words x_ = words("x", n), y_ = words("y", n), z_ = words("z", n);
 
   Node<Blend> blend(GraphBuilder& g, std::string_view name, const Words& from, const Words& to, bool updatable) {
-    LaunchOptions<Blend> options;
+    NodeOptions options;
     options.attributes.device_updatable = updatable;
     return g.launch(name, machine().blend_of(n), {.a = from, .b = from, .key = {}, .y = to, .salt = 1}, options);
   }

@@ -21,7 +21,7 @@ class EveryKindTest : public BlendTest {
     g.launch("blend", machine().blend_of(n), {.a = x_, .b = h_, .key = {}, .y = z_, .salt = 3},
              {.after = {bytes}, .attributes = {.cluster = {has_clusters() ? 2u : 1u, 1, 1}, .priority = -1}});
     g.launch("add", machine().accumulate_of(n), {.y = z_, .x = y_, .salt = 1});
-    g.empty("end", {bytes});
+    g.empty("end", {.after = {bytes}});
     if (in_body) return;
     g.host("call", [] {}, {{"in", host_end(in_), Access::in}});
     g.record_event("note", noted_, {{"z", z_, Access::in}});

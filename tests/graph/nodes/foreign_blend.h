@@ -47,14 +47,15 @@ inline auto foreign_source(const View<uint32_t>& a) {
 
 // y = y * 31 + ((a << shift) ^ salt) + key[0]
 inline auto launch_foreign_blend(GraphBuilder& g, std::string_view name, const ForeignKernel& kernel,
-                                 const ForeignLaunch& how, const View<uint32_t>& a, const View<uint32_t>& key,
-                                 const View<uint32_t>& y, uint32_t salt, uint8_t shift = 3) {
-  return g.launch(name, kernel, how, shift, foreign_source(a), reads<"key">(key), value<"salt">(salt), updates<"y">(y),
-                  y.count);
+                                 const LaunchShape& shape, const View<uint32_t>& a, const View<uint32_t>& key,
+                                 const View<uint32_t>& y, uint32_t salt, uint8_t shift = 3,
+                                 const NodeOptions& options = {}) {
+  return g.launch(name, kernel, shape, options, shift, foreign_source(a), reads<"key">(key), value<"salt">(salt),
+                  updates<"y">(y), y.count);
 }
 
 using ForeignBlendNode =
-    decltype(launch_foreign_blend(std::declval<GraphBuilder&>(), "", std::declval<ForeignKernel&>(), ForeignLaunch(),
+    decltype(launch_foreign_blend(std::declval<GraphBuilder&>(), "", std::declval<ForeignKernel&>(), LaunchShape(),
                                   View<uint32_t>(), View<uint32_t>(), View<uint32_t>(), 0));
 
 }  // namespace nodewright

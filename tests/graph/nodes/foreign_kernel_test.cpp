@@ -47,16 +47,14 @@ class ForeignKernelTest : public BlendTest {
   static const ForeignKernel& foreign() { return *machine().foreign; }
   using Foreign = ForeignBlendNode;
 
-  static ForeignLaunch over(uint64_t n, bool waits = false) {
-    return {.shape = blend_shape(n), .waits_for_inputs = waits};
-  }
+  static LaunchShape over(uint64_t n) { return blend_shape(n); }
 
   // x = blend(a); y = foreign(x, key, y); x = x * 31 + y: a kernel of ours before and after.
   Plan sandwich(Foreign& node, bool waits = false, EdgePolicy policy = EdgePolicy::programmatic) {
     GraphBuilder g(device(), "sandwich");
     declare_all(g);
     g.launch("before", machine().blend_of(n), {.a = a_, .b = a_, .key = {}, .y = x_, .salt = 1});
-    node = launch_foreign_blend(g, "foreign", foreign(), over(n, waits), x_, key_, y_, 77);
+    node = launch_foreign_blend(g, "foreign", foreign(), over(n), x_, key_, y_, 77, 3, {.waits_for_inputs = waits});
     g.launch("behind", machine().accumulate_of(n), {.y = x_, .x = y_, .salt = 2});
     return std::move(g).finish(policy);
   }
@@ -180,6 +178,11 @@ TEST_F(ForeignKernelTest, AnEmptyRangeIsRefusedByNodeAndArgument) {
   expect_error([&] { launch(foreign_source(none), reads(key_)); }, {"argument 'a.words' (in) is empty"});
   expect_error([&] { g.record_event("event", Event(device(), "event"), {reads<"x">(none)}); },
                {"node 'event'", "'x' (in) is empty", "leave the use out"});
+  expect_error([&] { launch_foreign_blend(g, "node", foreign(), over(n), x_, key_, y_, 1, 3, {.exchange = 2}); },
+               {"node 'node'", "its options name exchange 2", "memory of packets"});
+  expect_error(
+      [&] { launch_foreign_blend(g, "node", foreign(), over(n), x_, key_, y_, 1, 3, {.envelope = Accumulate{}}); },
+      {"node 'node'", "its options have an envelope", "within(whole)"});
   EXPECT_EQ(g.node_count(), 0u);
   Foreign node;
   const Plan plan = sandwich(node);
@@ -503,8 +506,8 @@ TEST_F(ForeignStandInOnCpuDriver, AKernelMayHaveNoParametersOrManyOrLargeOnes) {
   value.words[99] = 17;
   GraphBuilder g(device(), "counts");
   const auto first = g.launch("none", none, LaunchShape{});
-  g.launch("many", many, {.shape = {}, .after = {first}}, char{1}, 2, char{3}, 4L, char{5}, 6, char{7}, 8L, char{9}, 10,
-           char{11}, 12L, char{13}, 14, char{15}, 16L, char{17}, 18, char{19}, 20L);
+  g.launch("many", many, LaunchShape{}, {.after = {first}}, char{1}, 2, char{3}, 4L, char{5}, 6, char{7}, 8L, char{9},
+           10, char{11}, 12L, char{13}, 14, char{15}, 16L, char{17}, 18, char{19}, 20L);
   const Plan counts = std::move(g).finish(EdgePolicy::full);
   ExplicitGraph exec(counts);
   exec.launch(stream_);

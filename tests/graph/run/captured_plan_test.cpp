@@ -16,7 +16,7 @@ class CapturedPlanTest : public BlendTest {
     g.copy("load", x_, host_end(in_), x_.bytes());
     g.launch("left", machine().blend_of(n), {.a = x_, .b = x_, .y = y_, .salt = 1});
     const NodeId right = g.launch("right", machine().blend_of(n), {.a = x_, .b = x_, .y = z_, .salt = 2});
-    g.empty("end", {right});
+    g.empty("end", {.after = {right}});
     g.launch("last", machine().accumulate_of(n), {.y = z_, .x = y_, .salt = 2});
     return std::move(g).finish(EdgePolicy::programmatic);
   }

@@ -81,7 +81,7 @@ class RunTest : public ::testing::Test {
     Mix wide = join;
     wide.right = c;
     const auto joined = g.launch("join", machine().waiting, join, {.envelope = wide});
-    g.empty("joined", {joined});
+    g.empty("joined", {.after = {joined}});
     g.copy("store", result_, y, y.bytes());
     if (nodes != nullptr) *nodes = {joined, saxpy};
     return std::move(g).finish(policy);

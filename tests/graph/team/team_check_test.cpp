@@ -224,8 +224,7 @@ TEST_F(TeamCheckOnCpuDriver, AForeignKernelMaySendAndTake) {
   const auto add_foreign = [&](GraphBuilder& g, const TeamRank& rank, const std::string& name, uint32_t number,
                                std::optional<uint32_t> said) {
     const size_t own = rank.index(), other = 1 - own;
-    g.launch(name, kernels[own],
-             ForeignLaunch{.shape = launch_shape_1d(1, 32), .waits_for_inputs = true, .exchange = said},
+    g.launch(name, kernels[own], launch_shape_1d(1, 32), {.waits_for_inputs = true, .exchange = said},
              updates<"x">(opened_.x[own]), sends<"to">(opened_.memory->packets(other, own, number, 600)),
              takes<"from">(opened_.memory->packets(own, other, number, 600)));
   };

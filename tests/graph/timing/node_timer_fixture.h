@@ -86,7 +86,7 @@ class NodeTimerTest : public ::testing::TestWithParam<std::string> {
     const auto joined =
         g.launch("join", machine().waiting, {.left = b, .right = c, .gain = {}, .y = y, .scale = scale});
     if (join != nullptr) *join = joined;
-    g.empty("joined", {joined});
+    g.empty("joined", {.after = {joined}});
     g.copy("store", result_, y, y.bytes());
     return std::move(g).finish(policy);
   }

@@ -126,7 +126,7 @@ TEST_P(TimedTwinTest, HostFunctionsChildrenAndConditionalsAreBracketedAsAWhole) 
   int calls = 0;
   g.copy("load", x, staging_, x.bytes());
   const auto first = g.launch("first", machine().waiting, {.left = x, .right = x, .gain = {}, .y = a, .scale = 1});
-  g.host("call", [&calls] { ++calls; }, {}, {first});
+  g.host("call", [&calls] { ++calls; }, {}, {.after = {first}});
   g.child("child", std::move(inner).finish(EdgePolicy::full));
   g.fill("clear", c, 1.0f);
   g.if_else("maybe", g.condition("go", 1), [&](GraphBuilder& body) {
