@@ -53,6 +53,18 @@ std::string tunings_found() {
   return fmt::format("in {}; nodewright tune --remove takes one away{}", folder.string(), all);
 }
 
+// The driver's calls that only some versions of CUDA have.
+std::string optional_calls(const char* driver, const char* spec) {
+  const OpenedDevice opened = open_device(spec);
+  std::string has, lacks;
+  for (const Driver::OptionalEntry& entry : opened.driver->optional_entries()) {
+    std::string& list = entry.present ? has : lacks;
+    list += fmt::format("{}{}", list.empty() ? "" : ", ", entry.name);
+    if (!entry.present) list += fmt::format(" (CUDA {}.{})", entry.version / 1000, entry.version % 1000 / 10);
+  }
+  return fmt::format("{}: {}{}", driver, has.empty() ? "none" : has, lacks.empty() ? "" : "; lacks " + lacks);
+}
+
 int doctor() {
   bool can_run = false;
   can_run |= report("CUDA device", [] {
@@ -61,6 +73,7 @@ int doctor() {
     return fmt::format("{}; driver for CUDA {}.{} ({})", describe(opened), version / 1000, version % 1000 / 10,
                        opened.driver->path());
   });
+  if (can_run) report("optional calls", [] { return optional_calls("CUDA driver", "cuda"); });
   const bool nvrtc = report("NVRTC", [] {
     const auto n = Nvrtc::load();
     return fmt::format("{}.{} ({})", n->major(), n->minor(), n->path());
@@ -75,6 +88,7 @@ int doctor() {
     const OpenedDevice opened = open_device("cpu");
     return fmt::format("{} ({})", describe(opened), opened.driver->path());
   });
+  if (cpu_device) report("optional calls", [] { return optional_calls("CPU driver", "cpu"); });
   const bool compiler = report("host compiler", [] { return host_compiler_path() + " (for --device cpu)"; });
   report("kernel cache", [] {
     const OpenedDevice opened = open_device("cpu");

@@ -240,6 +240,14 @@ void Driver::clear_cpu_error() const {
   if (cpu_ != nullptr) cpu_->clear_error();
 }
 
+std::vector<Driver::OptionalEntry> Driver::optional_entries() const {
+  return {
+#define NODEWRIGHT_ENTRY(name, version, ...) {#name, version, static_cast<bool>(name)},
+      NODEWRIGHT_OPTIONAL_ENTRIES(NODEWRIGHT_ENTRY)
+#undef NODEWRIGHT_ENTRY
+  };
+}
+
 void Driver::check(CUresult result, std::string_view call, std::string_view doing, std::string_view object,
                    std::string_view detail, std::string_view advice) const {
   if (result == CUDA_SUCCESS) return;

@@ -14,6 +14,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include "runtime/calls/driver_entries.h"
 
@@ -165,6 +166,14 @@ class Driver {
 
   // What check() puts in an Error as the driver's words.
   std::string words(CUresult result, std::string_view call) const;
+
+  // The entries of NODEWRIGHT_OPTIONAL_ENTRIES.
+  struct OptionalEntry {
+    std::string_view name;  // "cuGraphGetId"
+    int version = 0;        // of CUDA, that has brought it: 13010 is 13.1
+    bool present = false;   // this driver has it
+  };
+  std::vector<OptionalEntry> optional_entries() const;
 
   // The CPU driver uses `node_name` in its reports for the next launch or added node of this thread. No-op on CUDA.
   void label(std::string_view node_name) const;

@@ -80,6 +80,13 @@ CUresult set_attribute(State& s, const std::shared_ptr<LoadedImage>& loaded, CUf
   return CUDA_SUCCESS;
 }
 
+CUresult get_parameter_count(const std::shared_ptr<LoadedImage>& loaded, size_t* count) {
+  if (loaded == nullptr) return no_kernel();
+  if (count == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  *count = loaded->image->parameters.size();
+  return CUDA_SUCCESS;
+}
+
 // Lasts as long as the library.
 CUresult get_name(const std::shared_ptr<LoadedImage>& loaded, const char** name) {
   if (loaded == nullptr) return no_kernel();
@@ -197,6 +204,14 @@ CUresult CUDAAPI cuKernelGetParamInfo(CUkernel handle, size_t index, size_t* off
 CUresult CUDAAPI cuFuncGetParamInfo(CUfunction handle, size_t index, size_t* offset, size_t* bytes) {
   return enter(Needs::context,
                [&](State& s, Lock&) { return get_parameter(find_function(s, handle), index, offset, bytes); });
+}
+
+extern "C" CUresult CUDAAPI cuFuncGetParamCount(CUfunction handle, size_t* count) {
+  return enter(Needs::context, [&](State& s, Lock&) { return get_parameter_count(find_function(s, handle), count); });
+}
+
+extern "C" CUresult CUDAAPI cuKernelGetParamCount(CUkernel handle, size_t* count) {
+  return enter(Needs::context, [&](State& s, Lock&) { return get_parameter_count(s.kernels.find(handle), count); });
 }
 
 CUresult CUDAAPI cuOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, CUfunction handle, int threads,

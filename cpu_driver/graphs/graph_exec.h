@@ -36,6 +36,7 @@ using ExecPlace = std::vector<ExecStep>;
 
 struct GraphExec {
   CUgraphExec handle = nullptr;
+  unsigned number = next_graph_number();
   uint64_t flags = 0;                                      // of the instantiation
   std::vector<std::shared_ptr<Conditional>> conditionals;  // of the graph and of those inside it
   std::shared_ptr<const GraphBody> body;                   // shared with runs under way; copied before a change

@@ -1,6 +1,7 @@
 // Handles come and go with the objects; whatever a node owns goes with the node.
 #include "cpu_driver/graphs/graph_objects.h"
 
+#include <atomic>
 #include <unordered_map>
 
 #include "cpu_driver/driver_state.h"
@@ -19,6 +20,11 @@ std::vector<std::shared_ptr<Graph>> inner_graphs(const Work& work) {
   if (const auto* child = std::get_if<ChildWork>(&work.what)) return {child->graph};
   if (const auto* conditional = std::get_if<ConditionalWork>(&work.what)) return conditional->bodies;
   return {};
+}
+
+unsigned next_graph_number() {
+  static std::atomic<unsigned> last = 0;
+  return ++last;
 }
 
 std::shared_ptr<Graph> new_graph(State& state) {
@@ -71,6 +77,7 @@ std::shared_ptr<GraphNode> new_node(State& state, Graph& graph, CUgraphNodeType 
   auto node = std::make_shared<GraphNode>();
   node->owner = &graph;
   node->id = next_id();
+  node->number = graph.nodes_made++;
   node->type = type;
   node->work = std::move(work);
   for (const auto& inner : inner_graphs(node->work)) inner->holder = node.get();

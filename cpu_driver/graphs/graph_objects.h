@@ -23,12 +23,18 @@ struct GraphNode {
   Graph* owner = nullptr;
   uint64_t id = 0;      // survives cloning and instantiation: tells which node an exec's node came from
   uint64_t origin = 0;  // of a clone: the id of the node it was cloned from
+  unsigned number = 0;  // of those made in its graph
   CUgraphNodeType type = CU_GRAPH_NODE_TYPE_EMPTY;
   Work work;
   std::vector<GraphEdge> in;
 };
 
+// For graphs and executable graphs. No number comes back.
+unsigned next_graph_number();
+
 struct Graph {
+  unsigned number = next_graph_number();
+  unsigned nodes_made = 0;
   CUgraph handle = nullptr;     // null: a child's, which nobody has asked for yet
   GraphNode* holder = nullptr;  // the node that owns it and runs it
   std::vector<std::shared_ptr<GraphNode>> nodes;

@@ -20,6 +20,7 @@
 #include "graph/node.h"
 #include "graph/patch.h"
 #include "graph/plan_run.h"
+#include "graph/read/driver_ids.h"
 #include "graph/read/read_graph.h"
 #include "graph/team/team.h"
 #include "graph/team/team_check.h"

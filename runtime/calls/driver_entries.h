@@ -51,5 +51,11 @@
 // Entries that a driver may lack: the version of CUDA that has brought each, and its parameters, which the headers that
 // Nodewright is built with need not declare.
 #define NODEWRIGHT_OPTIONAL_ENTRIES(X)                                                                               \
-  X(cuGraphNodeGetParams, 13020, (CUgraphNode, CUgraphNodeParams*))
+  X(cuGraphGetId, 13010, (CUgraph, unsigned*))                                                                       \
+  X(cuGraphExecGetId, 13010, (CUgraphExec, unsigned*))                                                               \
+  X(cuGraphNodeGetLocalId, 13010, (CUgraphNode, unsigned*))                                                          \
+  X(cuGraphNodeGetToolsId, 13010, (CUgraphNode, unsigned long long*))                                                \
+  X(cuGraphNodeGetParams, 13020, (CUgraphNode, CUgraphNodeParams*))                                                  \
+  X(cuFuncGetParamCount, 13020, (CUfunction, size_t*))                                                               \
+  X(cuKernelGetParamCount, 13020, (CUkernel, size_t*))
 // clang-format on

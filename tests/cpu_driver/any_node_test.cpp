@@ -142,6 +142,24 @@ TEST_F(AnyNodeTest, NoNodeAndNoPlaceForTheAnswerAreRefused) {
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, api().cuGraphNodeGetParams(add(a_, b_), nullptr));
 }
 
+TEST_F(AnyNodeTest, KernelsAndFunctionsTellTheNumberOfTheirParameters) {
+  size_t count = 0;
+  ASSERT_OK(api().cuFuncGetParamCount(add_one_, &count));
+  EXPECT_EQ(1u, count);
+  CUlibrary library = nullptr;
+  CUkernel kernel = nullptr;
+  ASSERT_OK(
+      api().cuLibraryLoadData(&library, image_of("no_wait", kNoWait).data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  ASSERT_OK(api().cuLibraryGetKernel(&kernel, library, "no_wait"));
+  count = 0;
+  ASSERT_OK(api().cuKernelGetParamCount(kernel, &count));
+  EXPECT_EQ(1u, count);
+  EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, api().cuKernelGetParamCount(kernel, nullptr));
+  ASSERT_OK(api().cuLibraryUnload(library));
+  EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, api().cuKernelGetParamCount(kernel, &count));
+  EXPECT_EQ(CUDA_ERROR_INVALID_HANDLE, api().cuFuncGetParamCount(nullptr, &count));
+}
+
 TEST_F(AnyNodeTest, KernelsAndFunctionsTellTheirNames) {
   const char* name = nullptr;
   ASSERT_OK(api().cuFuncGetName(&name, add_one_));
