@@ -1,6 +1,7 @@
 // The one state of the driver, its lock, and what every entry point does first and last.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <memory>
@@ -27,6 +28,17 @@ struct Library {
   std::shared_ptr<LoadedImage> loaded;
 };
 
+// A CUDA array: rows, and slices of them, one after the other in a block of device memory.
+struct Array {
+  CUDA_ARRAY3D_DESCRIPTOR descriptor{};
+  uint64_t address = 0;
+  size_t element_bytes = 0;
+
+  size_t row_bytes() const { return descriptor.Width * element_bytes; }
+  size_t rows() const { return std::max<size_t>(descriptor.Height, 1); }
+  size_t slices() const { return std::max<size_t>(descriptor.Depth, 1); }
+};
+
 struct State {
   std::mutex mutex;
   CpuDriverOptions options;
@@ -48,6 +60,7 @@ struct State {
   HandleTable<GraphNode, CUgraphNode, 7> nodes;
   HandleTable<GraphExec, CUgraphExec, 8> execs;
   HandleTable<Semaphore, CUexternalSemaphore, 11> semaphores;
+  HandleTable<Array, CUarray, 14> arrays;
   std::unordered_map<CUgraphConditionalHandle, std::weak_ptr<Conditional>> conditionals;
   std::unordered_map<CUuserObject, UserObjectEntry> user_objects;
 

@@ -213,6 +213,31 @@ void copy_a_box(Device& device) {
   if (sum != 24.0f) throw Error({.doing = "copy", .object = "a box", .detail = std::to_string(sum)});
 }
 
+void copy_through_an_array(Device& device) {
+  const Machine on(device);
+  const auto& [stream, x, y_buffer, y] = std::tie(on.stream, on.x, on.y_buffer, on.y);
+  const ContextGuard current(device);
+  const CUDA_ARRAY_DESCRIPTOR of_floats{.Width = 100, .Height = 10, .Format = CU_AD_FORMAT_FLOAT, .NumChannels = 1};
+  CUarray array = nullptr;
+  device.driver().check(device.driver().cuArrayCreate(&array, &of_floats), "cuArrayCreate", "create", "pixels");
+  {
+    // Recipe: Copy to and from an array
+    GraphBuilder g(device, "copy_through_an_array");  // `array`: a CUarray of 10 rows of 100 floats
+    g.declare(y_buffer, {.live_out = true});
+    const ArrayRange pixels = g.declare_array("pixels", array);
+    g.fill("ones", x, 1.0f);
+    g.copy_box("upload", pixels.at(), x, {.bytes = 400, .rows = 10, .from_pitch = 400});
+    // A node that reads its texture lists reads(pixels.bytes()).
+    g.copy_rows("download", y, pixels.at(40, 2), {.bytes = 80, .rows = 8, .to_pitch = 80});  // from byte 40 of row 2
+    ExplicitGraph graph(std::move(g).finish());
+    // End.
+    graph.launch(stream);
+    stream.synchronize();
+  }
+  device.driver().cuArrayDestroy(array);
+  expect(on, y.subview(0, 160), 1.0f, "copy to and from an array");
+}
+
 void leave_a_result(Device& device) {
   const Machine on(device);
   const auto& [stream, x_buffer, x] = std::tie(on.stream, on.x_buffer, on.x);
@@ -598,6 +623,7 @@ int main(int argc, char** argv) try {
   keep_a_buffer(device);
   allocate_scratch(device);
   copy_a_box(device);
+  copy_through_an_array(device);
   leave_a_result(device);
   wait_for_a_value(device);
   loop(device);

@@ -116,6 +116,7 @@ void GraphBuilder::State::declare(NamedRange range, Live live) {
   buffer_names_.insert(range.name, index);
   buffer_states_.emplace_back();
   has_allocated_ |= is_allocated(range.address);
+  has_arrays_ |= is_array(range.address);
   plan_.buffers.push_back({std::move(range), live.live_in, live.live_out, live.peer, last_live_.serial});
 }
 
@@ -189,6 +190,7 @@ NodeId GraphBuilder::State::add(PlanNode&& node, std::span<const AddressedUse> u
       if (use.bytes != 0) node.uses.push_back(locate(node, use));
     check_overlaps(node);
     if (has_allocated_) check_allocated(node);
+    if (has_arrays_) check_arrays(node);
     check_initialised(node);
     check_frozen(node);
     for (const NodeId& earlier : options.after)
@@ -423,7 +425,7 @@ const Buffer* GraphBuilder::State::known_buffer(uint64_t address, uint64_t bytes
 }
 
 std::string GraphBuilder::State::other_device_at(uint64_t address) const {
-  if (is_allocated(address) || address >= kConditionBase) return "";
+  if (is_allocated(address) || is_array(address) || address >= kConditionBase) return "";
   const auto known = known_memory_at(*plan_.device, address);
   if (!known || known->host || known->device == plan_.device->properties().ordinal) return "";
   return describe_device(plan_.device->driver(), known->device);

@@ -83,6 +83,12 @@ class GraphBuilder::State {
   // options have none; otherwise the bytes of the uses.
   NodeId add(PlanNode&& node, std::span<const AddressedUse> uses, const NodeOptions& options,
              const std::optional<Traffic>& traffic = std::nullopt);
+  // One end of a box in memory.
+  void check_box_end(const PlanNode& node, std::string_view field, const CopyBox& box, uint64_t pitch, uint64_t height,
+                     uint64_t held_bytes) const;
+  CopyNode add_array_copy(std::string_view name, const CopyEnd& to, const CopyEnd& from, const CopyBox& box,
+                          const NodeOptions& options);
+  void check_arrays(const PlanNode& node) const;
   // Adds a node of another plan as it is there, without what is special to nodes with bodies.
   NodeId add_again(const Plan& from, const PlanNode& node, const NodeOptions& options);
   void check_options(const PlanNode& node, const NodeOptions& options) const;
@@ -124,6 +130,7 @@ class GraphBuilder::State {
   Plan plan_;
   uint64_t allocated_bytes_ = 0;  // addresses that allocate() has given out
   bool has_allocated_ = false;    // a buffer is memory of allocate(), of this builder or of one around it
+  bool has_arrays_ = false;       // the same of arrays
   bool is_body_ = false;
   uint64_t loop_around_ = 0;      // of a loop's body: loops_address of the plan that the loop is in
   uint32_t last_loop_ = kNone;    // the node

@@ -106,6 +106,11 @@ CopyNode GraphBuilder::copy(std::string_view name, const CopyEnd& to, const Copy
 
 CopyNode GraphBuilder::copy_rows(std::string_view name, const CopyEnd& to, const CopyEnd& from, const CopyRows& shape,
                                  const NodeOptions& options) {
+  if (to.array != nullptr || from.array != nullptr)
+    return state_->add_array_copy(
+        name, to, from,
+        {.bytes = shape.bytes, .rows = shape.rows, .to_pitch = shape.to_pitch, .from_pitch = shape.from_pitch},
+        options);
   PlanNode node = state_->new_node(name, NodeKind::memcpy);
   if (to.host && from.host)
     state_->refuse(node, "both ends are host memory", "copy on the host, or through device memory");

@@ -1,5 +1,5 @@
 // Collects nodes with typed arguments and turns their declared uses into a plan: edges are derived, never written down.
-// Launches nothing; only graph() calls the driver.
+// Launches nothing; only graph(), declare_array() and instantiate() call the driver.
 //
 //   GraphBuilder g(device, "decode.b8");
 //   g.declare({"residual", view.address(), view.bytes(), "activation"}, {.live_in = true});
@@ -138,6 +138,11 @@ class GraphBuilder {
     declare(range_of(buffer, std::move(kind)), live);
   }
 
+  // Declares an array (cuArrayCreate, cuArray3DCreate): a buffer of kind "array", of which copies and listed uses take
+  // boxes and the whole. Calls the driver. Refused: what declare() refuses, and formats other than 1, 2 or 4 channels
+  // of 8, 16 or 32 bits.
+  ArrayRange declare_array(std::string name, CUarray array, Live live = {});
+
   // Keeps an object for as long as the plan, graphs of it and their launches live: a table that a host function reads,
   // a library's handle. Explicit and captured graphs hold it as a user object of the driver (cuGraphRetainUserObject),
   // so it stays with clones of the graph, with children, and until launches under way have ended; ExplicitGraph::update
@@ -210,7 +215,8 @@ class GraphBuilder {
                      const NodeOptions& = {}) = delete;
 
   // A three-dimensional copy (CUDA_MEMCPY3D); rows and slices may not overlap in memory: a height is at least `rows`. A
-  // box that rows at one distance describe, too, becomes a copy of rows.
+  // box that rows at one distance describe, too, becomes a copy of rows. An end in an array has neither pitch nor
+  // height in the box, and the box lies within the array, in whole elements.
   CopyNode copy_box(std::string_view name, const CopyEnd& to, const CopyEnd& from, const CopyBox& box,
                     const NodeOptions& options = {});
   template <class T>
@@ -264,7 +270,7 @@ class GraphBuilder {
   // of the graph show it (graph/read/read_graph.h); kernels do not. The graph still belongs to its owner and must
   // outlive the plan; later changes to it do not reach graphs that were built of the plan before. Not captured by
   // CapturedGraph. Building a graph throws Error with the node when there are nodes that a child graph cannot have:
-  // conditional nodes, allocations and frees. This is the only function here that calls the driver, to read the graph.
+  // conditional nodes, allocations and frees. Calls the driver, to read the graph.
   NodeId graph(std::string_view name, CUgraph graph, const std::vector<DeclaredUse>& uses,
                const NodeOptions& options = {});
 

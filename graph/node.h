@@ -112,6 +112,8 @@ struct CopyParameters {
   // A box: that many times these rows, from slice to slice to_height and from_height rows further on. Otherwise 1 and
   // 0.
   uint64_t slices = 1, to_height = 0, from_height = 0;
+  // Ends in arrays, or null: their addresses are those of ArrayPlaces, pitch and height always the array's own.
+  CUarray to_array = nullptr, from_array = nullptr;
   bool operator==(const CopyParameters&) const = default;
 };
 

@@ -69,7 +69,7 @@ class PatchSet {
   void shape(NodeId node, const LaunchShape& shape);
 
   // The ends of a copy, each within the range it was built with; as many bytes as before or fewer. Between the same
-  // kinds of memory. Refused: an end in memory that the plan allocates, and a copy of rows.
+  // kinds of memory, and in the same array. Refused: an end in memory that the plan allocates, and a copy of rows.
   void copy(CopyNode node, const CopyEnd& to, const CopyEnd& from, uint64_t bytes);
   template <class T>
   void copy(CopyNode, const Weight<T>& to, const CopyEnd&, uint64_t) = delete;

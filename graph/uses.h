@@ -10,6 +10,7 @@
 #include <type_traits>
 
 #include "graph/node.h"
+#include "runtime/memory/array_places.h"
 #include "runtime/memory/memory.h"
 
 namespace nodewright {
@@ -22,11 +23,13 @@ struct FixedName {
   constexpr std::string_view view() const { return {text, N - 1}; }
 };
 
-// One end of a copy: device memory, or pinned host memory.
+// One end of a copy: device memory, pinned host memory, or a place in an array (ArrayRange::at).
 struct CopyEnd {
   uint64_t address = 0, bytes = 0;  // the range
   bool host = false;                // pinned host memory
   bool weight = false;              // which no node writes
+  CUarray array = nullptr;          // or null; then the address is one of ArrayPlaces
+  ArrayShape array_shape = {};      // of the whole array
 
   // The whole of a view, a weight or a buffer, or a range by its address.
   template <class T>
@@ -37,6 +40,19 @@ struct CopyEnd {
   CopyEnd(const PinnedBuffer& buffer)
       : address(reinterpret_cast<uint64_t>(buffer.data())), bytes(buffer.bytes()), host(true) {}
   CopyEnd(uint64_t address, uint64_t bytes, bool host) : address(address), bytes(bytes), host(host) {}
+};
+
+// A CUDA array in a plan (GraphBuilder::declare_array): a buffer of kind "array", row after row from `address` on,
+// which is one of ArrayPlaces. The array still belongs to its owner and must outlive all graphs of the plan.
+struct ArrayRange {
+  CUarray array = nullptr;  // the driver's handle
+  uint64_t address = 0;     // of its first byte in the plan
+  ArrayShape shape;         // of the whole
+
+  // An end of copy_box, copy_rows or copy: byte x_bytes of row y of slice z.
+  CopyEnd at(uint64_t x_bytes = 0, uint64_t y = 0, uint64_t z = 0) const;
+  // All of it, for lists of uses and with_uses(texture, reads(array.bytes())): no node gets its address.
+  View<uint8_t> bytes() const { return {reinterpret_cast<uint8_t*>(address), shape.bytes()}; }
 };
 
 // What a node without arguments does with a range: the function of a host node, the streams on the other side of an

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "runtime/driver.h"
+#include "runtime/memory/array_places.h"
 #include "runtime/memory/live_buffers.h"
 
 namespace nodewright {
@@ -49,6 +50,8 @@ class Device {
   // The DeviceBuffers and PinnedBuffers that live, by address.
   LiveBuffers& buffers() { return buffers_; }
   const LiveBuffers& buffers() const { return buffers_; }
+  // Where plans place its arrays.
+  ArrayPlaces& arrays() const { return arrays_; }
 
   // Free device memory now, in bytes, as the driver sees it.
   uint64_t free_bytes() const;
@@ -66,6 +69,7 @@ class Device {
   bool retained_ = false;  // the primary context, to be released
   DeviceProperties properties_;
   LiveBuffers buffers_;
+  mutable ArrayPlaces arrays_;
 };
 
 // "'NVIDIA H100 80GB HBM3' (device 0)", for errors.

@@ -214,10 +214,11 @@ std::string lost_end(const State& state, const CUDA_MEMCPY3D& copy) {
 
 void run_copy(State& state, Lock& lock, const std::string& label, CopyWork& work) {
   if (!work.staged.empty()) work.copy.srcHost = work.staged.data();
-  const std::string lost = lost_end(state, work.copy);
+  const auto linear = without_arrays(state, work.copy);
+  const std::string lost = linear ? lost_end(state, *linear) : "an array of the copy";
   if (!lost.empty())
     return state.fail(CUDA_ERROR_ILLEGAL_ADDRESS, node_text(label, "(copy)") + ": memory was freed, " + lost);
-  const CUDA_MEMCPY3D& copy = work.copy;
+  const CUDA_MEMCPY3D& copy = *linear;
   const CopyEnds ends = copy_ends(copy);
   const auto from = reinterpret_cast<uint64_t>(ends.from);
   const DeviceMemory::Block* source = state.memory->find(from, copy.WidthInBytes);

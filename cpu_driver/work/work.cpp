@@ -2,6 +2,7 @@
 #include "cpu_driver/work/work.h"
 
 #include <cstring>
+#include <tuple>
 
 #include "cpu_driver/driver_state.h"
 
@@ -107,7 +108,43 @@ CUDA_MEMCPY3D linear_copy(CUmemorytype to_type, uint64_t to, CUmemorytype from_t
   return copy;
 }
 
-CUresult check_copy(State& state, const CUDA_MEMCPY3D& copy) {
+std::optional<CUDA_MEMCPY3D> without_arrays(const State& state, const CUDA_MEMCPY3D& copy) {
+  CUDA_MEMCPY3D result = copy;
+  if (copy.srcMemoryType == CU_MEMORYTYPE_ARRAY) {
+    const auto array = state.arrays.find(copy.srcArray);
+    if (array == nullptr) return std::nullopt;
+    result.srcMemoryType = CU_MEMORYTYPE_DEVICE;
+    result.srcDevice = array->address;
+    result.srcPitch = array->row_bytes();
+    result.srcHeight = array->rows();
+  }
+  if (copy.dstMemoryType == CU_MEMORYTYPE_ARRAY) {
+    const auto array = state.arrays.find(copy.dstArray);
+    if (array == nullptr) return std::nullopt;
+    result.dstMemoryType = CU_MEMORYTYPE_DEVICE;
+    result.dstDevice = array->address;
+    result.dstPitch = array->row_bytes();
+    result.dstHeight = array->rows();
+  }
+  return result;
+}
+
+CUresult check_copy(State& state, const CUDA_MEMCPY3D& held) {
+  if (held.srcMemoryType == CU_MEMORYTYPE_ARRAY || held.dstMemoryType == CU_MEMORYTYPE_ARRAY) {
+    const auto linear = without_arrays(state, held);
+    if (!linear) return refuse(CUDA_ERROR_INVALID_HANDLE, "no such array: never made, or destroyed");
+    for (const auto& [type, array, x, name] :
+         {std::tuple(held.srcMemoryType, held.srcArray, held.srcXInBytes, "source"),
+          std::tuple(held.dstMemoryType, held.dstArray, held.dstXInBytes, "target")}) {
+      if (type != CU_MEMORYTYPE_ARRAY) continue;
+      const size_t element = state.arrays.find(array)->element_bytes;
+      if (x % element != 0 || held.WidthInBytes % element != 0)
+        return refuse(CUDA_ERROR_INVALID_VALUE, std::string("the copy's ") + name + " is an array of elements of " +
+                                                    number(element) + " bytes, and its column or width is no multiple");
+    }
+    return check_copy(state, *linear);
+  }
+  const CUDA_MEMCPY3D& copy = held;
   if (copy.reserved0 != nullptr || copy.reserved1 != nullptr || copy.srcLOD != 0 || copy.dstLOD != 0)
     return refuse(CUDA_ERROR_INVALID_VALUE, "reserved or LOD members of the copy are not zero");
   if (copy.WidthInBytes == 0 || copy.Height == 0 || copy.Depth == 0) return CUDA_SUCCESS;

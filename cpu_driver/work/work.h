@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -134,5 +135,8 @@ struct CopyEnds {
   size_t to_pitch, to_slice, from_pitch, from_slice;
 };
 CopyEnds copy_ends(const CUDA_MEMCPY3D& copy);
+
+// The copy with arrays replaced by the device memory that they lie in; none where an array is gone.
+std::optional<CUDA_MEMCPY3D> without_arrays(const State& state, const CUDA_MEMCPY3D& copy);
 
 }  // namespace nodewright::cpu

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/change/patch_rules.h"
+#include "graph/copies/copy_shape.h"
 #include "graph/patch.h"
 
 namespace nodewright {
@@ -17,6 +18,14 @@ void check_copy_end(const Plan& plan, const PlanNode& node, std::string_view whi
                     uint64_t bytes) {
   const Use* use = use_of(node, which);
   const uint64_t begin = plan.buffers[use->buffer].range.address + use->offset;
+  const CUarray array = which == "to" ? node.copy.to_array : node.copy.from_array;
+  if (end.array != array)
+    refuse_patch(node,
+                 fmt::format("'{}' {}", which,
+                             array == nullptr       ? "was memory and is to be an array"
+                             : end.array == nullptr ? "was in an array and is to be memory"
+                                                    : "was in another array"),
+                 "add a copy node for each array");
   if (end.host != host)
     refuse_patch(node,
                  fmt::format("'{}' was {} memory and is to be {} memory", which, host ? "host" : "device",
@@ -28,6 +37,9 @@ void check_copy_end(const Plan& plan, const PlanNode& node, std::string_view whi
                  fmt::format("'{}' to {} bytes at {:#x}: outside {}, {:#x} + {} bytes", which, bytes, end.address,
                              describe_range(plan, use->buffer, use->offset, use->bytes), begin, use->bytes),
                  "add the copy with the widest range it will ever have");
+  if (end.array == nullptr) return;
+  if (std::string problem = array_end_problem(end, {.bytes = bytes}, which); !problem.empty())
+    refuse_patch(node, std::move(problem), "copy whole elements");
 }
 
 // The same of rows.
@@ -87,6 +99,7 @@ const Use* use_of(const PlanNode& node, std::string_view field) {
 void PatchSet::copy(CopyNode id, const CopyEnd& to, const CopyEnd& from, uint64_t bytes) {
   const PlanNode& node = node_of(id, {NodeKind::memcpy}, "ends");
   if (node.copy.rows > 1) refuse_patch(node, "it copies rows", "say their shape: PatchSet::copy_rows");
+  if (node.copy.slices > 1) refuse_patch(node, "it copies a box", "build a graph of the other box: replace()");
   // The driver takes no parameters of such a node, not even its own: CUDA_ERROR_INVALID_VALUE on an H200 (580.159.04).
   if (is_allocated(node.copy.to) || is_allocated(node.copy.from))
     refuse_patch(node, "an end lies in memory that the plan allocates", "copy to or from a DeviceBuffer");
@@ -105,6 +118,8 @@ void PatchSet::copy(CopyNode id, const CopyEnd& to, const CopyEnd& from, uint64_
 void PatchSet::copy_rows(CopyNode id, const CopyEnd& to, const CopyEnd& from, const CopyRows& shape) {
   const PlanNode& node = node_of(id, {NodeKind::memcpy}, "ends");
   if (node.copy.slices > 1) refuse_patch(node, "it copies a box", "build a graph of the other box: replace()");
+  if (node.copy.to_array != nullptr || node.copy.from_array != nullptr)
+    refuse_patch(node, "an end is in an array, of which one row alone takes other parameters", "PatchSet::copy");
   if (is_allocated(node.copy.to) || is_allocated(node.copy.from))
     refuse_patch(node, "an end lies in memory that the plan allocates", "copy to or from a DeviceBuffer");
   if (shape.bytes == 0 || shape.rows == 0) refuse_patch(node, "0 bytes to copy", "switch the node off instead");

@@ -75,6 +75,9 @@ std::string rule_against(const PlanNode& was, const PlanNode& is) {
     return "it takes part in an exchange, and its number or kernel differs";
   if (was.copy.to_host != is.copy.to_host || was.copy.from_host != is.copy.from_host)
     return "an end of the copy is device memory in one plan and host memory in the other";
+  if ((was.copy.to_array == nullptr) != (is.copy.to_array == nullptr) ||
+      (was.copy.from_array == nullptr) != (is.copy.from_array == nullptr))
+    return "an end of the copy is an array in one plan and memory in the other";
   const bool is_flat = std::max({was.copy.rows, was.copy.slices, is.copy.rows, is.copy.slices}) <= 1;
   if (!is_flat && was.copy != is.copy) return "it copies rows or a box, and no parameter of such a copy may change";
   if (was.fill.rows != is.fill.rows) return "the number of the fill's rows differs";

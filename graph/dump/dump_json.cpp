@@ -213,13 +213,21 @@ void write_attributes(JsonText& json, const KernelAttributes& attributes) {
   });
 }
 
+const char* words_of_end(bool host, CUarray array) { return array != nullptr ? "array" : host ? "host" : "device"; }
+
 void write_copy(JsonText& json, const CopyParameters& copy) {
   json.object([&] {
     json.member("bytes", copy.bytes);
     json.member("rows", copy.rows);
-    json.member("from", copy.from_host ? "host" : "device");
-    json.member("to", copy.to_host ? "host" : "device");
+    json.member("from", words_of_end(copy.from_host, copy.from_array));
+    json.member("to", words_of_end(copy.to_host, copy.to_array));
     if (copy.slices > 1) json.member("slices", copy.slices);
+    const auto write_origin = [&](const char* name, uint64_t address, uint64_t pitch, uint64_t height) {
+      const ArrayOrigin at = origin_of(address, pitch, height);
+      json.key(name).array(std::array{at.x_bytes, at.y, at.z});
+    };
+    if (copy.from_array != nullptr) write_origin("from_origin", copy.from, copy.from_pitch, copy.from_height);
+    if (copy.to_array != nullptr) write_origin("to_origin", copy.to, copy.to_pitch, copy.to_height);
   });
 }
 

@@ -48,6 +48,19 @@ std::string words_of(const std::shared_ptr<const ReadNode>& read) {
 
 std::string rows_of(uint64_t rows) { return rows == 1 ? "" : fmt::format("{} rows of ", rows); }
 
+std::string ends_of(const CopyParameters& copy) {
+  if (copy.from_array == nullptr && copy.to_array == nullptr)
+    return copy.from_host ? "from host" : copy.to_host ? "to host" : "on device";
+  const auto end = [](CUarray array, bool host, uint64_t address, uint64_t pitch, uint64_t height) {
+    if (array == nullptr) return std::string(host ? "host" : "device");
+    const ArrayOrigin at = origin_of(address, pitch, height);
+    return fmt::format("array ({},{},{})", at.x_bytes, at.y, at.z);
+  };
+  return fmt::format("from {} to {}",
+                     end(copy.from_array, copy.from_host, copy.from, copy.from_pitch, copy.from_height),
+                     end(copy.to_array, copy.to_host, copy.to, copy.to_pitch, copy.to_height));
+}
+
 std::string what_of(const PlanNode& node) {
   const LaunchShape& s = node.shape;
   switch (node.kind) {
@@ -60,8 +73,7 @@ std::string what_of(const PlanNode& node) {
     case NodeKind::memcpy:
       return fmt::format("memcpy {}{}{} B {}",
                          node.copy.slices == 1 ? "" : fmt::format("{} slices of ", node.copy.slices),
-                         rows_of(node.copy.rows), node.copy.bytes,
-                         node.copy.from_host ? "from host" : (node.copy.to_host ? "to host" : "on device"));
+                         rows_of(node.copy.rows), node.copy.bytes, ends_of(node.copy));
     case NodeKind::memset:
       return fmt::format("memset {}{} x {} B to {:#x}", rows_of(node.fill.rows), node.fill.count,
                          node.fill.element_bytes, node.fill.value);

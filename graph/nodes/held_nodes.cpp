@@ -35,6 +35,7 @@ struct HeldEnd {
   const void* host;
   CUdeviceptr device;
   size_t x, y, z, lod, pitch, height;
+  CUarray array = nullptr;
 
   // The address of its first byte. `width` and `rows` count where the copy names no pitch and no height.
   uint64_t address(size_t width, size_t rows) const {
@@ -44,15 +45,35 @@ struct HeldEnd {
   uint64_t row(size_t width) const { return pitch != 0 ? pitch : width; }
   uint64_t slice(size_t width, size_t rows) const { return row(width) * (height != 0 ? height : rows); }
   bool is_linear() const { return type != CU_MEMORYTYPE_ARRAY && lod == 0; }
+
+  // The end as a plan has it, in the array's own pitch and height; it stays as it is where no plan says it.
+  void place(const Device& on, CUarray of) {
+    ArrayShape shape;
+    try {
+      shape = array_shape(on.driver(), of, "read copy", "array");
+    } catch (const Error&) {
+      return;
+    }
+    array = of;
+    type = CU_MEMORYTYPE_DEVICE;
+    device = on.arrays().address_of(of, on.properties().ordinal, shape.bytes());
+    pitch = shape.row_bytes;
+    height = shape.rows;
+  }
 };
 
-HeldEnd from_of(const CUDA_MEMCPY3D& held) {
-  return {held.srcMemoryType, held.srcHost, held.srcDevice, held.srcXInBytes, held.srcY,
-          held.srcZ,          held.srcLOD,  held.srcPitch,  held.srcHeight};
+// Ends in arrays as plans place them.
+HeldEnd from_of(const Device& device, const CUDA_MEMCPY3D& held) {
+  HeldEnd end{held.srcMemoryType, held.srcHost, held.srcDevice, held.srcXInBytes, held.srcY,
+              held.srcZ,          held.srcLOD,  held.srcPitch,  held.srcHeight};
+  if (end.type == CU_MEMORYTYPE_ARRAY) end.place(device, held.srcArray);
+  return end;
 }
-HeldEnd to_of(const CUDA_MEMCPY3D& held) {
-  return {held.dstMemoryType, held.dstHost, held.dstDevice, held.dstXInBytes, held.dstY,
-          held.dstZ,          held.dstLOD,  held.dstPitch,  held.dstHeight};
+HeldEnd to_of(const Device& device, const CUDA_MEMCPY3D& held) {
+  HeldEnd end{held.dstMemoryType, held.dstHost, held.dstDevice, held.dstXInBytes, held.dstY,
+              held.dstZ,          held.dstLOD,  held.dstPitch,  held.dstHeight};
+  if (end.type == CU_MEMORYTYPE_ARRAY) end.place(device, held.dstArray);
+  return end;
 }
 
 // Host memory may come back as unified: the driver knows whose it is.
@@ -166,7 +187,7 @@ CUDA_MEMCPY3D held_copy(const Driver& driver, CUgraphNode node, std::string_view
 }
 
 std::optional<CopyParameters> copy_of(const Device& device, const CUDA_MEMCPY3D& held) {
-  const HeldEnd from = from_of(held), to = to_of(held);
+  const HeldEnd from = from_of(device, held), to = to_of(device, held);
   if (!from.is_linear() || !to.is_linear()) return std::nullopt;
   const size_t width = held.WidthInBytes, rows = std::max<size_t>(held.Height, 1),
                planes = std::max<size_t>(held.Depth, 1);
@@ -174,8 +195,25 @@ std::optional<CopyParameters> copy_of(const Device& device, const CUDA_MEMCPY3D&
   copy.from = from.address(width, rows);
   copy.to = to.address(width, rows);
   copy.bytes = width;
-  copy.from_host = is_host(device, held.srcMemoryType, copy.from);
-  copy.to_host = is_host(device, held.dstMemoryType, copy.to);
+  copy.from_host = is_host(device, from.type, copy.from);
+  copy.to_host = is_host(device, to.type, copy.to);
+  if (from.array != nullptr || to.array != nullptr) {
+    const auto pitch = [&](const HeldEnd& end) {
+      return end.array != nullptr || rows * planes > 1 ? end.row(width) : 0;
+    };
+    const auto height = [&](const HeldEnd& end) {
+      return end.array != nullptr || planes > 1 ? end.slice(width, rows) / end.row(width) : 0;
+    };
+    copy.rows = rows;
+    copy.slices = planes;
+    copy.from_pitch = pitch(from);
+    copy.to_pitch = pitch(to);
+    copy.from_height = height(from);
+    copy.to_height = height(to);
+    copy.from_array = from.array;
+    copy.to_array = to.array;
+    return copy;
+  }
   copy.rows = rows * planes;
   if (copy.rows == 1) return copy;
   copy.from_pitch = rows == 1 ? from.slice(width, rows) : from.row(width);
@@ -191,7 +229,7 @@ std::optional<CopyParameters> copy_of(const Device& device, const CUDA_MEMCPY3D&
   return copy;
 }
 
-std::vector<Use> linear_uses(const CUDA_MEMCPY3D& held) {
+std::vector<Use> linear_uses(const Device& device, const CUDA_MEMCPY3D& held) {
   const size_t width = held.WidthInBytes, rows = std::max<size_t>(held.Height, 1),
                planes = std::max<size_t>(held.Depth, 1);
   std::vector<Use> uses;
@@ -204,8 +242,8 @@ std::vector<Use> linear_uses(const CUDA_MEMCPY3D& held) {
                         .bytes = width,
                         .access = access});
   };
-  add_end("to", to_of(held), Access::out);
-  add_end("from", from_of(held), Access::in);
+  add_end("to", to_of(device, held), Access::out);
+  add_end("from", from_of(device, held), Access::in);
   return uses;
 }
 

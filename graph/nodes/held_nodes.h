@@ -42,11 +42,12 @@ std::vector<std::byte> held_arguments(const CUDA_KERNEL_NODE_PARAMS& kernel,
 KernelAttributes held_attributes(const Driver& driver, CUgraphNode node, std::string_view name);
 
 CUDA_MEMCPY3D held_copy(const Driver& driver, CUgraphNode node, std::string_view name);
-// Nothing for a copy that no plan can say: of arrays, or of planes whose rows do not lie at one distance.
+// Nothing for a copy that no plan can say: of planes whose rows do not lie at one distance, or of an array of an
+// unusual format.
 std::optional<CopyParameters> copy_of(const Device& device, const CUDA_MEMCPY3D& held);
 
 // What it does with memory that is no array, a use a row: each with its address as its offset, and in no buffer.
-std::vector<Use> linear_uses(const CUDA_MEMCPY3D& held);
+std::vector<Use> linear_uses(const Device& device, const CUDA_MEMCPY3D& held);
 
 FillParameters held_fill(const Driver& driver, CUgraphNode node, std::string_view name);
 

@@ -174,6 +174,24 @@ CUDA_MEMCPY3D copy_parameters(const CopyParameters& copy) {
   result.srcHeight = copy.from_height;
   result.dstHeight = copy.to_height;
   result.Depth = copy.slices;
+  if (copy.from_array != nullptr) {
+    const ArrayOrigin at = origin_of(copy.from, copy.from_pitch, copy.from_height);
+    result.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+    result.srcArray = copy.from_array;
+    result.srcDevice = result.srcPitch = result.srcHeight = 0;
+    result.srcXInBytes = at.x_bytes;
+    result.srcY = at.y;
+    result.srcZ = at.z;
+  }
+  if (copy.to_array != nullptr) {
+    const ArrayOrigin at = origin_of(copy.to, copy.to_pitch, copy.to_height);
+    result.dstMemoryType = CU_MEMORYTYPE_ARRAY;
+    result.dstArray = copy.to_array;
+    result.dstDevice = result.dstPitch = result.dstHeight = 0;
+    result.dstXInBytes = at.x_bytes;
+    result.dstY = at.y;
+    result.dstZ = at.z;
+  }
   return result;
 }
 

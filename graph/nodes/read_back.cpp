@@ -319,14 +319,16 @@ class Comparison {
     const CopyParameters planned = exec_.memory().placed(node.copy);
     const auto held = copy_of(*plan_.device, held_copy(driver_, handle(node), node.name));
     if (!held) {
-      differences_.push_back(fmt::format("node '{}': a copy of arrays, or of planes", node.name));
+      differences_.push_back(fmt::format("node '{}': a copy of planes, or of an array that is gone", node.name));
       return;
     }
+    if (planned.from_array != held->from_array || planned.to_array != held->to_array)
+      differences_.push_back(fmt::format("node '{}': another array", node.name));
     expect(node, "source", planned.from, held->from);
     expect(node, "destination", planned.to, held->to);
     expect(node, "bytes of a row", planned.bytes, held->bytes);
     expect(node, "rows", planned.rows, held->rows);
-    if (node.copy.rows == 1) return;  // pitches mean nothing
+    if (node.copy.rows == 1 && node.copy.slices == 1) return;  // pitches mean nothing
     expect(node, "source pitch", planned.from_pitch, held->from_pitch);
     expect(node, "destination pitch", planned.to_pitch, held->to_pitch);
     expect(node, "slices", planned.slices, held->slices);

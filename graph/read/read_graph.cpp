@@ -288,7 +288,7 @@ class GraphReader {
   std::string read_copy(PlanNode& node, CUgraphNode handle, const std::string& place) {
     const CUDA_MEMCPY3D held = held_copy(driver_, handle, place);
     node.kind = NodeKind::memcpy;
-    for (const Use& use : linear_uses(held)) node.uses.push_back(use);
+    for (const Use& use : linear_uses(device_, held)) node.uses.push_back(use);
     if (const auto copy = copy_of(device_, held)) {
       node.copy = *copy;
       return "";

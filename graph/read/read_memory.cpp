@@ -27,6 +27,11 @@ void ReadMemory::add(const Use& use) {
 
 bool ReadMemory::knows(uint64_t address) {
   if (const auto range = holding(address); range != ranges_.end() && range->second.kind != kUnknownMemory) return true;
+  if (is_array(address)) {
+    const uint64_t begin = address - address % kArrayBytes;
+    join(begin, {.end = begin + device_.arrays().bytes_at(begin), .name = {}, .kind = "array"});
+    return true;
+  }
   if (address < kFirstAddress || address >> kAddressBits != 0) return false;
   const auto known = known_memory_at(device_, address);
   if (!known || known->bytes == 0) return false;

@@ -152,7 +152,7 @@ class EagerRun {
 
   void submit_copy(const PlanNode& node) {
     const CopyParameters copy = memory_.placed(node.copy);
-    if (copy.slices > 1) {
+    if (copy.slices > 1 || copy.to_array != nullptr || copy.from_array != nullptr) {
       const CUDA_MEMCPY3D box = copy_parameters(copy);
       return check(driver_.cuMemcpy3DAsync(&box, stream_.get()), "cuMemcpy3DAsync", node);
     }

@@ -36,6 +36,7 @@ namespace {
   X(cuMemAlloc, 3020) X(cuMemFree, 3020) X(cuMemHostAlloc, 2020) X(cuMemFreeHost, 2000)                         \
   X(cuMemHostGetDevicePointer, 3020) X(cuMemHostRegister, 6050) X(cuMemHostUnregister, 4000)                    \
   X(cuMemAllocAsync, 11020) X(cuMemFreeAsync, 11020) X(cuPointerGetAttributes, 7000)                            \
+  X(cuArrayCreate, 3020) X(cuArray3DCreate, 3020) X(cuArrayDestroy, 2000) X(cuArray3DGetDescriptor, 3020)       \
   X(cuMemcpyHtoD, 3020) X(cuMemcpyDtoH, 3020) X(cuMemcpyDtoD, 3020)                                             \
   X(cuMemcpyHtoDAsync, 3020) X(cuMemcpyDtoHAsync, 3020) X(cuMemcpyDtoDAsync, 3020) X(cuMemcpy2DAsync, 3020)     \
   X(cuMemcpy3DAsync, 3020)                                                                                      \
