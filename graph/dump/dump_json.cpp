@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <iterator>
@@ -13,6 +14,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "graph/dump/element_types.h"
 #include "graph/dump/graph_dump.h"
 #include "graph/dump/json_text.h"
 #include "graph/dump/plan_json.h"
@@ -110,37 +112,18 @@ Json json_number(T value) {
 }
 
 Json scalar_value(ElementType type, const std::byte* bytes) {
-  switch (type) {
-    case ElementType::other:
+  return with_element(type, [&](auto element) -> Json {
+    using T = decltype(element);
+    if constexpr (std::is_null_pointer_v<T>) {
       return nullptr;
-    case ElementType::boolean:
+    } else if constexpr (std::is_same_v<T, bool>) {
       return load<uint8_t>(bytes) != 0;
-    case ElementType::int8:
-      return load<int8_t>(bytes);
-    case ElementType::uint8:
-      return load<uint8_t>(bytes);
-    case ElementType::int16:
-      return load<int16_t>(bytes);
-    case ElementType::uint16:
-      return load<uint16_t>(bytes);
-    case ElementType::int32:
-      return load<int32_t>(bytes);
-    case ElementType::uint32:
-      return load<uint32_t>(bytes);
-    case ElementType::int64:
-      return json_number(load<int64_t>(bytes));
-    case ElementType::uint64:
-      return json_number(load<uint64_t>(bytes));
-    case ElementType::bfloat16: {  // the upper half of a float
-      const uint32_t bits = static_cast<uint32_t>(load<uint16_t>(bytes)) << 16;
-      return json_number(load<float>(reinterpret_cast<const std::byte*>(&bits)));
+    } else if constexpr (std::is_same_v<T, bf16>) {  // the upper half of a float
+      return json_number(std::bit_cast<float>(uint32_t{load<T>(bytes).bits} << 16));
+    } else {
+      return json_number(load<T>(bytes));
     }
-    case ElementType::float32:
-      return json_number(load<float>(bytes));
-    case ElementType::float64:
-      return json_number(load<double>(bytes));
-  }
-  return nullptr;
+  });
 }
 
 // An array is a list of its elements.

@@ -21,13 +21,7 @@ class DumpCheck {
  public:
   explicit DumpCheck(const std::string& source) : source_(source) {}
 
-  [[noreturn]] void refuse(std::string detail) const {
-    throw Error({.doing = "read the plan in",
-                 .object = source_,
-                 .detail = std::move(detail),
-                 .advice = "a file of `nodewright graph --format json`",
-                 .fault = Fault::usage});
-  }
+  [[noreturn]] void refuse(std::string detail) const { refuse_dump(source_, std::move(detail)); }
 
   void check_document(const Json& json) const {
     check_plan(json, "the plan", 0);
@@ -212,6 +206,14 @@ class DumpCheck {
 };
 
 }  // namespace
+
+void refuse_dump(const std::string& source, std::string detail) {
+  throw Error({.doing = "read the plan in",
+               .object = source,
+               .detail = std::move(detail),
+               .advice = "a file of `nodewright graph --format json`",
+               .fault = Fault::usage});
+}
 
 nlohmann::ordered_json read_dump(const DumpText& dump) {
   const DumpCheck check(dump.source);

@@ -2,10 +2,14 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <string>
 
 #include "graph/dump/plan_diff.h"
 
 namespace nodewright {
+
+// Throws the Error (usage) of a file that is no such dump.
+[[noreturn]] void refuse_dump(const std::string& source, std::string detail);
 
 // Throws Error (usage) naming the source and the first entry that is missing or of another type.
 nlohmann::ordered_json read_dump(const DumpText& dump);

@@ -2,19 +2,22 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <charconv>
-#include <cstring>
 #include <deque>
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
+#include <system_error>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "graph/dump/dump_reader.h"
+#include "graph/dump/element_types.h"
 #include "graph/dump/plan_json.h"
 #include "graph/edges/nested_uses.h"
 #include "graph/read/read_graph.h"
@@ -33,49 +36,15 @@ struct DumpedKernels {
   std::deque<std::vector<FieldInfo>> fields;
 };
 
-// Bytes of an element, by type.
 size_t element_bytes(ElementType type) {
-  switch (type) {
-    case ElementType::boolean:
-    case ElementType::int8:
-    case ElementType::uint8:
-      return 1;
-    case ElementType::int16:
-    case ElementType::uint16:
-    case ElementType::bfloat16:
-      return 2;
-    case ElementType::int32:
-    case ElementType::uint32:
-    case ElementType::float32:
-      return 4;
-    case ElementType::int64:
-    case ElementType::uint64:
-    case ElementType::float64:
-      return 8;
-    case ElementType::other:
-      break;
-  }
-  return 0;
+  return with_element(type,
+                      [](auto element) { return std::is_null_pointer_v<decltype(element)> ? 0 : sizeof element; });
 }
 
 template <class T>
 void append_value(std::pmr::vector<std::byte>& bytes, T value) {
   const auto* first = reinterpret_cast<const std::byte*>(&value);
   bytes.insert(bytes.end(), first, first + sizeof value);
-}
-
-// Those that no double holds are strings.
-template <class T>
-T number_of(const Json& value) {
-  if (!value.is_string()) return value.get<T>();
-  const auto& text = value.get_ref<const std::string&>();
-  if constexpr (std::is_floating_point_v<T>) {
-    return static_cast<T>(std::stod(text));
-  } else {
-    T number = 0;
-    std::from_chars(text.data(), text.data() + text.size(), number);
-    return number;
-  }
 }
 
 class PlanMaker {
@@ -102,13 +71,7 @@ class PlanMaker {
   }
 
  private:
-  [[noreturn]] void refuse(std::string detail) const {
-    throw Error({.doing = "read the plan in",
-                 .object = source_,
-                 .detail = std::move(detail),
-                 .advice = "a file of `nodewright graph --format json`",
-                 .fault = Fault::usage});
-  }
+  [[noreturn]] void refuse(std::string detail) const { refuse_dump(source_, std::move(detail)); }
 
   // The value from `first` to `last` that `word_of` calls `word`.
   template <class T, class WordOf>
@@ -299,49 +262,48 @@ class PlanMaker {
     return field;
   }
 
+  // All of `text` as a number.
+  template <class T>
+  T parsed(std::string_view text, int base = 10) const {
+    T number{};
+    const char* end = text.data() + text.size();
+    std::from_chars_result done{};
+    if constexpr (std::is_floating_point_v<T>)
+      done = std::from_chars(text.data(), end, number);
+    else
+      done = std::from_chars(text.data(), end, number, base);
+    if (done.ec != std::errc() || done.ptr != end) refuse(fmt::format("'{}' is no number of its kind", text));
+    return number;
+  }
+
+  // Those that no double holds are strings.
+  template <class T>
+  T number_of(const Json& value) const {
+    return value.is_string() ? parsed<T>(value.get_ref<const std::string&>()) : value.get<T>();
+  }
+
   void add_hex(PlanNode& node, const std::string& hex) {
-    for (size_t at = 0; at + 1 < hex.size(); at += 2) {
-      if (hex[at] == '.' && at % 16 == 0 && hex.compare(at, 16, "................") == 0)
-        node_pointers_.push_back(static_cast<uint32_t>(node.arguments.size()));
-      unsigned byte = 0;
-      std::from_chars(hex.data() + at, hex.data() + at + 2, byte, 16);
-      node.arguments.push_back(static_cast<std::byte>(byte));
+    constexpr std::string_view kPointer = "................";
+    for (size_t at = 0; at < hex.size();) {
+      const bool is_pointer = hex.compare(at, kPointer.size(), kPointer) == 0;
+      if (is_pointer) node_pointers_.push_back(static_cast<uint32_t>(node.arguments.size()));
+      const size_t digits = is_pointer ? kPointer.size() : 2;
+      for (size_t i = 0; i < digits; i += 2)
+        node.arguments.push_back(is_pointer ? std::byte{} : std::byte{parsed<uint8_t>(hex.substr(at, 2), 16)});
+      at += digits;
     }
   }
 
-  static void add_scalar(PlanNode& node, ElementType type, const Json& value) {
-    switch (type) {
-      case ElementType::other:
-        return;
-      case ElementType::boolean:
-        return append_value(node.arguments, static_cast<uint8_t>(value.get<bool>()));
-      case ElementType::bfloat16: {  // the upper half of a float
-        const auto number = number_of<float>(value);
-        uint32_t bits = 0;
-        std::memcpy(&bits, &number, sizeof bits);
-        return append_value(node.arguments, static_cast<uint16_t>(bits >> 16));
-      }
-      case ElementType::int8:
-        return append_value(node.arguments, number_of<int8_t>(value));
-      case ElementType::uint8:
-        return append_value(node.arguments, number_of<uint8_t>(value));
-      case ElementType::int16:
-        return append_value(node.arguments, number_of<int16_t>(value));
-      case ElementType::uint16:
-        return append_value(node.arguments, number_of<uint16_t>(value));
-      case ElementType::int32:
-        return append_value(node.arguments, number_of<int32_t>(value));
-      case ElementType::uint32:
-        return append_value(node.arguments, number_of<uint32_t>(value));
-      case ElementType::int64:
-        return append_value(node.arguments, number_of<int64_t>(value));
-      case ElementType::uint64:
-        return append_value(node.arguments, number_of<uint64_t>(value));
-      case ElementType::float32:
-        return append_value(node.arguments, number_of<float>(value));
-      case ElementType::float64:
-        return append_value(node.arguments, number_of<double>(value));
-    }
+  void add_scalar(PlanNode& node, ElementType type, const Json& value) const {
+    with_element(type, [&](auto element) {
+      using T = decltype(element);
+      if constexpr (std::is_same_v<T, bool>)
+        append_value(node.arguments, static_cast<uint8_t>(value.get<bool>()));
+      else if constexpr (std::is_same_v<T, bf16>)  // the upper half of a float
+        append_value(node.arguments, static_cast<uint16_t>(std::bit_cast<uint32_t>(number_of<float>(value)) >> 16));
+      else if constexpr (!std::is_null_pointer_v<T>)
+        append_value(node.arguments, number_of<T>(value));
+    });
   }
 
   void add_edge(Plan& plan, const Json& json, const std::map<std::string, uint32_t>& buffers) {
@@ -363,15 +325,14 @@ class PlanMaker {
     const size_t space = text.find(' '), open = text.rfind('['), comma = text.rfind(',');
     Reason reason{.hazard = value_of(text.substr(0, space), Hazard::raw, Hazard::serial)};
     if (space == std::string::npos) return reason;
-    if (open == std::string::npos || comma == std::string::npos || open < space || comma < open)
+    if (open == std::string::npos || comma == std::string::npos || open < space || comma < open || !text.ends_with(')'))
       refuse(fmt::format("'{}' is no reason of an edge", text));
     const auto buffer = buffers.find(text.substr(space + 1, open - space - 1));
     if (buffer == buffers.end()) refuse(fmt::format("'{}' names no buffer", text));
-    uint64_t end = 0;
-    std::from_chars(text.data() + open + 1, text.data() + comma, reason.offset);
-    std::from_chars(text.data() + comma + 1, text.data() + text.size(), end);
+    const std::string_view range = std::string_view(text).substr(open + 1, text.size() - open - 2);
+    reason.offset = parsed<uint64_t>(range.substr(0, comma - open - 1));
     reason.buffer = buffer->second;
-    reason.bytes = end - reason.offset;
+    reason.bytes = parsed<uint64_t>(range.substr(comma - open)) - reason.offset;
     return reason;
   }
 
@@ -391,11 +352,7 @@ Plan plan_of(const DumpText& dump) {
   try {
     return PlanMaker(dump.source).make(json);
   } catch (const Json::exception& problem) {
-    throw Error({.doing = "read the plan in",
-                 .object = dump.source,
-                 .detail = problem.what(),
-                 .advice = "a file of `nodewright graph --format json`",
-                 .fault = Fault::usage});
+    refuse_dump(dump.source, problem.what());
   }
 }
 

@@ -84,6 +84,9 @@ TEST_F(PlanOfTest, WhatMeansNothingIsRefusedByTheFile) {
            {"\"buffer\": \"y\"", "\"buffer\": \"nobody\""},
            {"\"bytes\": 512,\n          \"access\"", "\"bytes\": 513,\n          \"access\""},
            {"\"WAR x[0,512)\"", "\"WAR nobody[0,4)\""},
+           {"\"WAR x[0,512)\"", "\"WAR x[0,5e2)\""},
+           {"\"WAR x[0,512)\"", "\"WAR x[0,512\""},
+           {"\"hex\": \"", "\"hex\": \"0g"},
            {"\"waits_for_inputs\": true", "\"waits_for_inputs\": 1"},
            {"\"layer\": \"\"", "\"layer\": \"other\""},
        }) {
@@ -92,6 +95,20 @@ TEST_F(PlanOfTest, WhatMeansNothingIsRefusedByTheFile) {
     ASSERT_NE(at, std::string::npos) << from;
     changed.replace(at, from.size(), to);
     expect_error([&] { plan_of({changed, "folder/dump.json"}); }, {"folder/dump.json"});
+  }
+}
+
+TEST_F(PlanOfTest, AValueThatIsNoNumberIsRefused) {
+  GraphBuilder g(device(), "numbers");
+  declare_all(g);
+  g.launch("add", machine().accumulate_of(n), {.y = y_, .x = x_, .salt = 7});
+  const std::string json = to_json(std::move(g).finish());
+  constexpr std::string_view kValue = "\"value\": ";
+  ASSERT_NE(json.find(kValue), std::string::npos);
+  for (const std::string wrong : {"\"seven\"", "\"7 \"", "\"\"", "\"0x7\"", "\"99999999999\""}) {
+    std::string changed = json;
+    changed.replace(changed.find(kValue), kValue.size(), std::string(kValue) + wrong + ", \"was\": ");
+    expect_error([&] { plan_of({changed, "dump.json"}); }, {"dump.json", wrong.substr(1, wrong.size() - 2)});
   }
 }
 

@@ -71,6 +71,8 @@ class ReadGraphTest : public GraphByHandTest {
     copy.WidthInBytes = 8;
     copy.Height = 2;
     copy.Depth = 3;
+    copy.srcPitch = copy.dstPitch = 16;
+    copy.srcHeight = copy.dstHeight = 4;  // two of these rows are copied
     return planes;
   }
 
@@ -156,9 +158,6 @@ TEST_F(ReadGraphOnCpuDriver, AnEdgeOfAnotherPortIsNamedAndNoOrderOfMemory) {
 TEST_F(ReadGraphOnCpuDriver, WhatPlansHaveNoWordForIsNamed) {
   const GraphHandle graph = new_graph();
   CUgraphNodeParams planes = three_planes();
-  CUDA_MEMCPY3D& copy = planes.memcpy.copyParams;
-  copy.srcPitch = copy.dstPitch = 16;
-  copy.srcHeight = copy.dstHeight = 4;  // two of these rows are copied
   add(graph, planes);
   CUexternalSemaphore semaphores[2] = {};
   CUDA_EXTERNAL_SEMAPHORE_HANDLE_DESC from{};
@@ -223,9 +222,6 @@ TEST_F(ReadGraphTest, AnAddressInAnArgumentIsAPossibleUse) {
 TEST_F(ReadGraphTest, CopiesAndFillsUseTheMemoryAtTheirAddresses) {
   const GraphHandle graph = new_graph();
   CUgraphNodeParams planes = three_planes();
-  CUDA_MEMCPY3D& copy = planes.memcpy.copyParams;
-  copy.srcPitch = copy.dstPitch = 16;
-  copy.srcHeight = copy.dstHeight = 4;  // two of these rows are copied
   const CUgraphNode first = add(graph, planes);
   CUgraphNodeParams fill{};
   fill.type = CU_GRAPH_NODE_TYPE_MEMSET;
