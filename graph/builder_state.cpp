@@ -16,9 +16,6 @@
 namespace nodewright {
 namespace {
 
-// Programmatic dependent launch needs compute capability 9.0 (CUDA C++ Programming Guide, the section of that name).
-constexpr int kProgrammaticMajor = 9;
-
 constexpr size_t kFirstMemoryBytes = 1 << 10;  // of a plan; grows as it goes
 constexpr size_t kMemoryBytesOfNode = 320;     // of most nodes: name, arguments, uses, edges
 
@@ -572,7 +569,7 @@ Plan GraphBuilder::State::finish(EdgePolicy policy) {
   for (PendingBodies& pending : pending_bodies_)
     for (std::unique_ptr<State>& body : pending.bodies)
       plan_.nodes[pending.node].bodies.push_back(std::make_shared<const Plan>(body->finish(policy)));
-  const bool device_allows = plan_.device->properties().cc_major >= kProgrammaticMajor;
+  const bool device_allows = plan_.device->properties().has_programmatic_launch();
   plan_.edges = derive_edges(plan_.nodes, orders_, policy, device_allows, plan_.memory.get());
   const std::vector<MissingOrder> missing = missing_orders(plan_);
   if (!missing.empty())

@@ -146,9 +146,9 @@ class GraphBuilder {
   // Keeps an object for as long as the plan, graphs of it and their launches live: a table that a host function reads,
   // a library's handle. Explicit and captured graphs hold it as a user object of the driver (cuGraphRetainUserObject),
   // so it stays with clones of the graph, with children, and until launches under way have ended; ExplicitGraph::update
-  // lets go of those of the plan before. The last to let go may be a thread of the
-  // driver, at any time after: the object's destructor must not call CUDA, as those of the library's own buffers,
-  // events and streams do, which do not compile here. Refused: null, and a name that another object of the plan has.
+  // lets go of those of the plan before. The last to let go may be a thread of the driver, at any time after: the
+  // object's destructor must not call CUDA, as those of the library's own buffers, events and streams do, which do not
+  // compile here. Refused: null, and a name that another object of the plan has.
   template <class T>
   void keep(std::string_view name, std::shared_ptr<T> object) {
     static_assert(!kCallsDriver<std::remove_cv_t<T>>,

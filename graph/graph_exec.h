@@ -145,7 +145,8 @@ class ExplicitGraph {
   // edge that stops it, and the rule: then the graph runs as before.
   //
   // Later patches go by the ranges of the new plan; handles of its builder and of the first plan's name the same nodes.
-  // The budget's share stays. Calls the libraries of the plan once, under capture. O(nodes).
+  // The budget's share stays. Where a graph is built, calls the libraries of the plan once, under capture.
+  // O(nodes).
   std::vector<NodeChange> update(Plan plan);
 
   // Counts nodes, full_edges and programmatic_edges of all plans inside, and library nodes by their form

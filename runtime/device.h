@@ -27,7 +27,9 @@ struct DeviceProperties {
   bool waits_for_zeros = false;     // Until::any_zero
   int least_priority = 0, greatest_priority = 0;  // of kernels: lower numbers go first
 
-  bool has_clusters() const { return cc_major >= 9; }  // CUDA programming guide, "Thread block clusters"
+  // CUDA C++ Programming Guide, "Thread Block Clusters" and "Programmatic Dependent Launch and Synchronization".
+  bool has_clusters() const { return cc_major >= 9; }
+  bool has_programmatic_launch() const { return cc_major >= 9; }
 };
 
 // May be used by several threads at once. Must outlive all that is made on it.

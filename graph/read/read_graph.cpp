@@ -269,16 +269,18 @@ class GraphReader {
     if (use.argument >= node.fields.size())
       refuse(fmt::format("the kernel has {} parameters", node.fields.size()), "count parameters from 0 on");
     const FieldInfo& field = node.fields[use.argument];
-    if (use.at % sizeof(uint64_t) != 0 || use.at + sizeof(uint64_t) > field.bytes)
+    if (use.at % sizeof(uint64_t) != 0 || field.bytes < sizeof(uint64_t) || use.at > field.bytes - sizeof(uint64_t))
       refuse(fmt::format("the parameter has {} bytes", field.bytes), "name where eight bytes are an address");
     const size_t offset = field.offset + use.at;
     const uint64_t address = word_at(node, offset);
     if (address == 0) return offset;
-    const bool known = memory_.knows(address);
-    if (use.bytes == 0 && !known)
+    const uint64_t held = memory_.bytes_from(address);
+    if (use.bytes == 0 && held == 0)
       refuse(fmt::format("the driver knows no allocation at {:#x}", address), "state how many bytes it uses");
-    if (known && use.bytes != 0 && !memory_.knows(address + use.bytes - 1))
-      refuse(fmt::format("the allocation at {:#x} ends before {} bytes", address, use.bytes), "state fewer bytes");
+    if (use.bytes > (held == 0 ? ~address : held))
+      refuse(
+          fmt::format("{} at {:#x} ends before {} bytes", held == 0 ? "memory" : "the allocation", address, use.bytes),
+          "state fewer bytes");
     node.uses.push_back(
         {.field = name_of_word(field, use.at), .offset = address, .bytes = use.bytes, .access = use.access});
     return offset;

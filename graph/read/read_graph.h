@@ -32,7 +32,7 @@ struct StatedUse {
 struct StatedKernel {
   std::string kernel;           // its demangled name, whole or short; * stands for any characters
   std::vector<StatedUse> uses;  // other addresses in its arguments stay possible uses
-  bool waits = false;           // as ForeignLaunch::waits_for_inputs
+  bool waits = false;           // as NodeOptions::waits_for_inputs
   std::string source = {};      // for errors: "uses.txt:3"
 };
 

@@ -11,6 +11,7 @@
 #include "runtime/memory/known_memory.h"
 
 namespace nodewright {
+
 void ReadMemory::add_allocation(const std::string& name, uint64_t address, uint64_t bytes) {
   names_.insert(name);
   join(address, {.end = address + bytes, .name = name, .kind = "allocation", .used = true, .of_graph = true});
@@ -39,6 +40,10 @@ bool ReadMemory::knows(uint64_t address) {
   const char* const kind = known->host ? "pinned memory" : peer ? "memory of another device" : "device memory";
   join(known->address, {.end = known->address + known->bytes, .name = {}, .kind = kind, .peer = peer});
   return true;
+}
+
+uint64_t ReadMemory::bytes_from(uint64_t address) {
+  return knows(address) ? holding(address)->second.end - address : 0;
 }
 
 ReadMemory::Ranges::iterator ReadMemory::holding(uint64_t address) {

@@ -27,6 +27,8 @@ class ReadMemory {
   void add(const Use& use);
   // Whether an allocation lies there.
   bool knows(uint64_t address);
+  // From there to the allocation's end; 0 where none lies there.
+  uint64_t bytes_from(uint64_t address);
 
   // Declares in `plan`, and in the plans inside it, the buffers of all uses, in the order of the nodes, and places the
   // uses in them. A node with plans inside gets their uses. Call it once all were added.

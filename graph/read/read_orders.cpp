@@ -13,8 +13,6 @@
 namespace nodewright {
 namespace {
 
-constexpr int kMajorOfEarlyStarts = 9;  // as in graph/graph_builder.cpp
-
 // Uses of one node by their place, and how far those up to each one reach.
 struct SortedUses {
   std::vector<const Use*> uses;
@@ -68,7 +66,7 @@ void find_reasons(Plan& plan) {
 
 std::vector<uint32_t> edges_to_relax(const Plan& plan) {
   std::vector<uint32_t> edges;
-  if (plan.device != nullptr && plan.device->properties().cc_major < kMajorOfEarlyStarts) return edges;
+  if (plan.device != nullptr && !plan.device->properties().has_programmatic_launch()) return edges;
   for (uint32_t i = 0; i < plan.edges.size(); ++i) {
     const Edge& edge = plan.edges[i];
     const PlanNode &from = plan.nodes[edge.from], &to = plan.nodes[edge.to];

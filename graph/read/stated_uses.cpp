@@ -81,7 +81,7 @@ class StatedLine {
     const size_t access = words.size() > 3 && words[2] == "at" ? 4 : 2;
     if (words.empty() || words[0] != "argument" || words.size() < access + 1 || words.size() > access + 2)
       refuse(fmt::format("'{}' is no use of an argument", text));
-    StatedUse use{.argument = static_cast<uint32_t>(number(words[1]))};
+    StatedUse use{.argument = static_cast<uint32_t>(std::min<uint64_t>(number(words[1]), UINT32_MAX))};
     if (access == 4) use.at = number(words[3]);
     if (words[access] == "reads")
       use.access = Access::in;

@@ -20,8 +20,6 @@
 namespace nodewright {
 namespace {
 
-constexpr int kOldestMajorThatWaits = 9;  // PTX ISA: griddepcontrol needs sm_90
-
 constexpr std::string_view kCpuOnlyFolder = "cpu_driver/";
 
 double ms_since(std::chrono::steady_clock::time_point start) {
@@ -309,7 +307,7 @@ std::unique_ptr<KernelCache::Entry> KernelCache::load(const KernelRequest& reque
   if (device_.properties().has_clusters())  // of more than 8 blocks, which not every device of 9.0 need take
     driver.check(driver.cuFuncSetAttribute(kernel.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1),
                  "cuFuncSetAttribute", "allow large clusters of kernel", object);
-  if (device_.properties().cc_major < kOldestMajorThatWaits) return entry;
+  if (!device_.properties().has_programmatic_launch()) return entry;
   kernel.waits_for_inputs = source.waits.for_inputs;
   kernel.releases_after_wait = source.waits.releases_after;
   return entry;

@@ -126,6 +126,10 @@ TEST_F(StatedUsesTest, ThatDoNotFitTheKernelAreRefused) {
     expect_error([&] { read(graph, "\n" + line); }, {"graph, node 0", "uses.txt:2", "kernel 'accumulate'", problem});
   };
   refused("accumulate: argument 1 reads", "the kernel has 1 parameters");
+  refused("accumulate: argument 4294967296 reads", "the kernel has 1 parameters");
+  refused("accumulate: argument 0 at 18446744073709551608 reads", "the parameter has");
+  refused("accumulate: argument 0 at " + std::to_string(offsetof(Accumulate, x)) + " reads 18446744073709551615",
+          "ends before 18446744073709551615 bytes");
   refused("accumulate: argument 0 at 4 reads", "the parameter has");
   refused("accumulate: argument 0 at 4096 reads", "the parameter has");
   refused("accumulate: argument 0 at " + std::to_string(offsetof(Accumulate, x) + 8) + " reads",
