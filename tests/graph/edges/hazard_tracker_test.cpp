@@ -95,10 +95,17 @@ TEST(HazardTracker, KnowsWhichBytesWereWritten) {
   EXPECT_TRUE(tracker.first_unwritten({0, 10, 1})) << "of another buffer";
 }
 
-// Every byte on its own: the definition, too slow for anything but a test.
-TEST(HazardTracker, AgreesWithABytewiseModelOnRandomUses) {
-  for (unsigned seed = 1; seed <= 40; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed));
+// Every byte on its own: the definition, too slow for anything but a test. Few bytes, so that ranges meet in every way;
+// many, so that a buffer has far more segments than a chunk.
+struct RandomUses {
+  uint32_t seeds, nodes, addresses, longest;  // bytes of most ranges; one in 64 is as long as a fourth of the addresses
+};
+
+class HazardTrackerOnRandomUses : public testing::TestWithParam<RandomUses> {};
+
+TEST_P(HazardTrackerOnRandomUses, AgreesWithABytewiseModel) {
+  const auto [seeds, nodes, addresses, longest] = GetParam();
+  for (uint32_t seed = 0; seed < seeds; ++seed) {
     std::mt19937 random(seed);
     HazardTracker tracker;
     struct Byte {
@@ -106,9 +113,19 @@ TEST(HazardTracker, AgreesWithABytewiseModelOnRandomUses) {
       std::set<uint32_t> readers;
     };
     std::map<std::pair<uint32_t, uint64_t>, Byte> memory;  // by buffer and address
-    for (uint32_t node = 0; node < 80; ++node) {
-      const ByteRange range{random() % 96, 1 + random() % 24, static_cast<uint32_t>(random() % 2)};
+    for (uint32_t node = 0; node < nodes; ++node) {
+      const uint32_t most = random() % 64 == 0 ? addresses / 4 : longest;
+      const ByteRange range{random() % addresses, 1 + random() % most, static_cast<uint32_t>(random() % 2)};
       const RangeUse use{range, static_cast<Access>(1 + random() % 3)};
+      const auto first = [&](bool written) {
+        uint64_t at = range.address;
+        while (at < range.end() && (memory[{range.buffer, at}].writer >= 0) != written) ++at;
+        return at;
+      };
+      const auto unwritten = tracker.first_unwritten(range);
+      ASSERT_EQ(unwritten ? unwritten->address : range.end(), first(false)) << "node " << node;
+      const auto written = tracker.first_written(range);
+      ASSERT_EQ(written ? written->range.address : range.end(), first(true)) << "node " << node;
       std::set<std::tuple<uint32_t, Hazard, uint64_t>> expected, found;
       for (uint64_t at = range.address; at < range.end(); ++at) {
         Byte& byte = memory[{range.buffer, at}];
@@ -130,6 +147,9 @@ TEST(HazardTracker, AgreesWithABytewiseModelOnRandomUses) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Sizes, HazardTrackerOnRandomUses,
+                         testing::Values(RandomUses{40, 80, 96, 24}, RandomUses{4, 3000, 6000, 8}));
 
 }  // namespace
 }  // namespace nodewright
