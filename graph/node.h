@@ -114,6 +114,7 @@ struct CopyParameters {
   uint64_t slices = 1, to_height = 0, from_height = 0;
   // Ends in arrays, or null: their addresses are those of ArrayPlaces, pitch and height always the array's own.
   CUarray to_array = nullptr, from_array = nullptr;
+  bool touches_array() const { return to_array != nullptr || from_array != nullptr; }
   bool operator==(const CopyParameters&) const = default;
 };
 

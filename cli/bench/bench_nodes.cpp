@@ -13,7 +13,7 @@
 #include "cli/report/bench_record.h"
 #include "cli/session.h"
 #include "graph/timing/node_timer.h"
-#include "graph/timing/timing_trace.h"
+#include "graph/timing/plan_timings.h"
 
 namespace nodewright::cli {
 namespace {

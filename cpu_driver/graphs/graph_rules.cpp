@@ -54,6 +54,10 @@ const char* type_name(CUgraphNodeType type) {
   }
 }
 
+bool touches_array(const CUDA_MEMCPY3D& copy) {
+  return copy.srcMemoryType == CU_MEMORYTYPE_ARRAY || copy.dstMemoryType == CU_MEMORYTYPE_ARRAY;
+}
+
 // CUDA C++ Programming Guide, "Conditional Node Body Graph Requirements": copies in bodies touch device memory and
 // pinned memory alone.
 bool touches_pageable_memory(const State& state, const CUDA_MEMCPY3D& copy) {
@@ -68,6 +72,8 @@ CUresult check_in_body(const State& state, CUgraphNodeType type, const Work& wor
   const auto* copy = std::get_if<CopyWork>(&work.what);
   if (copy != nullptr && touches_pageable_memory(state, copy->copy))
     return refuse(CUDA_ERROR_NOT_SUPPORTED, "a copy of pageable memory in a body of conditional node " + body);
+  if (copy != nullptr && touches_array(copy->copy))
+    return refuse(CUDA_ERROR_NOT_SUPPORTED, "a copy to or from an array in a body of conditional node " + body);
   for (const auto& inner : inner_graphs(work))
     for (const auto& node : inner->nodes)
       if (const CUresult result = check_in_body(state, node->type, node->work, body); result != CUDA_SUCCESS)

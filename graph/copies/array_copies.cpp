@@ -59,6 +59,7 @@ CopyNode GraphBuilder::State::add_array_copy(std::string_view name, const CopyEn
   check_end("to", to, box.to_pitch, box.to_height);
   check_end("from", from, box.from_pitch, box.from_height);
   node.copy = copy_of_box(to, from, box);
+  check_allowed_in_body(node);
   std::vector<AddressedUse> uses;
   for_each_row(node.copy, [&](std::string_view field, uint64_t address, uint64_t bytes, Access access) {
     uses.push_back({field, address, bytes, access, 1});

@@ -17,10 +17,11 @@ namespace nodewright {
 namespace {
 
 // The driver's rule for bodies (CUDA driver API, "Conditional nodes").
-bool allowed_in_body(NodeKind kind) {
-  switch (kind) {
-    case NodeKind::kernel:
+bool allowed_in_body(const PlanNode& node) {
+  switch (node.kind) {
     case NodeKind::memcpy:
+      return !node.copy.touches_array();
+    case NodeKind::kernel:
     case NodeKind::memset:
     case NodeKind::empty:
     case NodeKind::child:
@@ -39,6 +40,11 @@ bool allowed_in_body(NodeKind kind) {
       break;
   }
   return false;
+}
+
+std::string describe_kind(const PlanNode& node) {
+  if (node.kind == NodeKind::memcpy && node.copy.touches_array()) return "a copy to or from an array";
+  return fmt::format("a node of kind {}", to_string(node.kind));
 }
 
 // The first node of the plan, or of a child in it, for which `matches` holds.
@@ -69,8 +75,8 @@ GraphBuilder::State::State(const State& outer, std::string name)
 }
 
 void GraphBuilder::State::check_allowed_in_body(const PlanNode& node) const {
-  if (!is_body_ || allowed_in_body(node.kind)) return;
-  refuse(node, fmt::format("a conditional node's body cannot hold a node of kind {}", to_string(node.kind)),
+  if (!is_body_ || allowed_in_body(node)) return;
+  refuse(node, fmt::format("a conditional node's body cannot hold {}", describe_kind(node)),
          "move it before or after the conditional node; bodies hold kernels, copies, fills, empty nodes, libraries, "
          "children and conditionals");
 }
@@ -178,11 +184,11 @@ ChildNode GraphBuilder::child(std::string_view name, Plan plan, ChildOwnership o
         node,
         fmt::format("node '{}' of plan '{}' allocates memory, which a child graph cannot", inner->name, plan.name),
         "allocate in this plan, and declare Allocation::range() in the child's");
-  const auto foreign = [](const PlanNode& inner) { return !allowed_in_body(inner.kind); };
+  const auto foreign = [](const PlanNode& inner) { return !allowed_in_body(inner); };
   if (const PlanNode* inner = state_->is_body_ ? find_node(plan, foreign) : nullptr)
     state_->refuse(node,
-                   fmt::format("node '{}' of plan '{}' is of kind {}, which a conditional node's body cannot hold",
-                               inner->name, plan.name, to_string(inner->kind)),
+                   fmt::format("node '{}' of plan '{}' is {}, which a conditional node's body cannot hold", inner->name,
+                               plan.name, describe_kind(*inner)),
                    "move it out of the body");
   std::vector<std::string_view> taken, brought;
   collect_names(state_->plan_, taken);

@@ -21,15 +21,21 @@ namespace {
 bool launchable_from_device(const PlanNode& node) {
   switch (node.kind) {
     case NodeKind::kernel:
-    case NodeKind::memcpy:
     case NodeKind::memset:
     case NodeKind::child:
       return true;
+    case NodeKind::memcpy:
+      return !node.copy.touches_array();
     case NodeKind::library:
       return node.host == nullptr;  // a stand-in is a host function
     default:
       return false;
   }
+}
+
+std::string unlaunchable_words(const PlanNode& node) {
+  if (node.kind == NodeKind::memcpy) return "a copy to or from an array";
+  return fmt::format("of kind {}{}", to_string(node.kind), node.kind == NodeKind::library ? " with a stand-in" : "");
 }
 
 // The first node, in this plan or in a child, that a graph which kernels launch cannot have.
@@ -55,10 +61,9 @@ void check_device_launch(const Plan& plan) {
   const Plan* where = &plan;
   if (const PlanNode* node = first_unlaunchable(plan, where))
     refuse_options(plan,
-                   fmt::format("node '{}' of plan '{}' is of kind {}{}, and a graph that kernels launch has kernels, "
-                               "copies, fills and children alone",
-                               node->name, where->name, to_string(node->kind),
-                               node->kind == NodeKind::library ? " with a stand-in" : ""),
+                   fmt::format("node '{}' of plan '{}' is {}, and a graph that kernels launch has kernels, copies of "
+                               "memory, fills and children alone",
+                               node->name, where->name, unlaunchable_words(*node)),
                    "move the node to a plan that the host launches");
   if (!does_something(plan))
     refuse_options(plan, "it has no kernel, copy or fill, and a graph that kernels launch has at least one",

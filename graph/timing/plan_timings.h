@@ -1,9 +1,10 @@
-// What the nodes of a plan took on a device: plain data, with its JSON form. Measuring is done elsewhere; the dumps
-// read it.
+// What the nodes of a plan took on a device: plain data, with its JSON form and its timeline. Measuring is done
+// elsewhere; the dumps read it.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -89,5 +90,18 @@ PlanTimings parse_timings(std::string_view json, const std::string& source, cons
 // Throws Error unless `timings` are of `plan`: its name, ids within range and ascending, times finite and not negative
 // (a start may be).
 void check_timings(const PlanTimings& timings, const Plan& plan);
+
+// One `plan` and its `timings`; both must outlive the call that takes it.
+struct TimedPlan {
+  const Plan* plan = nullptr;
+  const PlanTimings* timings = nullptr;
+};
+
+// A timeline for Perfetto (ui.perfetto.dev) and chrome://tracing: JSON in the Trace Event Format (object form, complete
+// events, microseconds), a process for each plan, and in it tracks named "layers" and "nodes". A slice is a node from
+// its first block's start to its last block's end; nodes that overlap stand on further tracks ("nodes 2", ...), and so
+// do layers. Arguments of a slice: kernel, bytes, GB/s, share of the measured peak, time_us (what it adds to the step),
+// overlap_us, bracketed. Throws Error as check_timings does.
+std::string to_trace(std::span<const TimedPlan> plans);
 
 }  // namespace nodewright

@@ -1,9 +1,10 @@
-#include "graph/timing/timing_trace.h"
-
+// A timeline of timings, as Trace Events.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
+
+#include "graph/timing/plan_timings.h"
 
 namespace nodewright {
 namespace {

@@ -28,7 +28,6 @@
 #include "graph/team/team_plan.h"
 #include "graph/timing/node_timer.h"
 #include "graph/timing/plan_timings.h"
-#include "graph/timing/timing_trace.h"
 #include "graph/uses.h"
 #include "kernels_src/args.h"
 #include "kernels_src/exchange/all_reduce.h"

@@ -94,7 +94,7 @@ TEST_F(ConditionalRulesTest, AHandleWithoutANodeStopsInstantiation) {
   EXPECT_EQ(CUDA_ERROR_INVALID_VALUE, api().cuGraphInstantiateWithParams(&exec, graph_, &params));
 }
 
-TEST_F(ConditionalRulesTest, ABodyHoldsNeitherHostNorEventNodesNorPageableCopies) {
+TEST_F(ConditionalRulesTest, ABodyHoldsNeitherHostNorEventNodesNorCopiesOfPageableMemoryOrArrays) {
   CUevent event = nullptr;
   ASSERT_OK(api().cuEventCreate(&event, 0));
   const auto outer = add_conditional(graph_, handle_of(graph_), CU_GRAPH_COND_TYPE_IF, 1);
@@ -111,10 +111,15 @@ TEST_F(ConditionalRulesTest, ABodyHoldsNeitherHostNorEventNodesNorPageableCopies
   c.dstDevice = reinterpret_cast<CUdeviceptr>(a_);
   c.WidthInBytes = 16;
   c.Height = c.Depth = 1;
+  const CUDA_ARRAY_DESCRIPTOR row{.Width = 8, .Height = 0, .Format = CU_AD_FORMAT_HALF, .NumChannels = 1};
+  CUgraphNodeParams from_array = copy;
+  auto& from = from_array.memcpy.copyParams;
+  from.srcMemoryType = CU_MEMORYTYPE_ARRAY;
+  ASSERT_OK(api().cuArrayCreate(&from.srcArray, &row));
   for (const CUgraph body : {outer[0], inner[0]}) {
     for (const CUgraphNodeParams& refused :
          {host_node(function, nullptr), event_node(CU_GRAPH_NODE_TYPE_EVENT_RECORD, event),
-          event_node(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event), child_node(with_host), copy,
+          event_node(CU_GRAPH_NODE_TYPE_WAIT_EVENT, event), child_node(with_host), copy, from_array,
           child_node(with_host, CU_GRAPH_CHILD_GRAPH_OWNERSHIP_MOVE)}) {
       add_node(body, refused);
       EXPECT_EQ(CUDA_ERROR_NOT_SUPPORTED, add_result_) << refused.type;

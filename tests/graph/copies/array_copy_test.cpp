@@ -189,17 +189,27 @@ TEST_F(ArrayCopyTest, WhatNoArrayTakesIsRefused) {
   expect_error([&] { g.declare_array("none", nullptr); }, {"declare array", "none"});
 }
 
-TEST_F(ArrayCopyTest, ABodyAndAnEditKnowTheArray) {
+// The driver's rules for bodies and for graphs that kernels launch.
+TEST_F(ArrayCopyTest, NeitherABodyNorAGraphThatKernelsLaunchHoldsOne) {
   GraphBuilder g(device(), "body");
   declare(g);
-  g.declare_array("flat", flat_, {.live_in = true});
-  g.if_else("maybe", g.condition("go", 1), [&](GraphBuilder& body) { body.copy("in", flat.at(), x_, 40); });
-  g.copy("out", y_, x_, 40);
-  const Plan plan = std::move(g).finish();
-  ExplicitGraph exec(plan);
-  exec.launch(stream_);
-  stream_.synchronize();
-  EXPECT_EQ(read_back(exec), std::vector<std::string>{});
+  const auto refused = [&](const char* condition, const std::function<void(GraphBuilder&)>& body, const char* what) {
+    expect_error([&] { g.if_else(condition, g.condition(condition, 1), body); },
+                 {what, "a conditional node's body cannot hold"});
+  };
+  refused(
+      "alone", [&](GraphBuilder& body) { body.copy("in", flat.at(), x_, 40); }, "a copy to or from an array");
+
+  GraphBuilder child(device(), "child");
+  declare(child);
+  child.declare_array("flat", flat_, {.live_in = true});
+  child.copy("out", y_, flat.at(), 40);
+  const Plan inner = std::move(child).finish();
+  refused(
+      "inside", [&](GraphBuilder& body) { body.child("inner", inner); },
+      "node 'out' of plan 'child' is a copy to or from an array");
+  expect_error([&] { ExplicitGraph(inner, {.device_launch = true}); },
+               {"node 'out' of plan 'child'", "a copy to or from an array"});
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "graph/patch.h"
-#include "graph/timing/timing_trace.h"
+#include "graph/timing/plan_timings.h"
 #include "tests/graph/timing/node_timer_fixture.h"
 
 namespace nodewright {
