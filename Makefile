@@ -13,14 +13,14 @@
 #   make check-chaos  10 000 random clients against `nodewright serve` on the CPU driver, SIGTERM under load, a failing driver
 #   make check-sanitizers  the tests of runtime/ and graph/ under the address and the thread sanitizer, input_tests and the command under the first, a server of two engines under the second
 #   make images   the machine code of every kernel that ships, to compare before and after a change (IMAGES, BASE)
-#   make gpu-gate   decode steps of this commit beside those of the newest tag, in turns on a GPU (OUT, BASE); fails over 1.02 times
+#   make gpu-gate   decode steps of this commit beside those of the last release, in turns on a GPU (OUT, BASE); fails over 1.02 times
 #   make bench    the benchmarks, on the GPU where there is one
 #   make xgrammar fetches xgrammar's sources; builds from then on follow context-free grammars
 #   make docs     the API reference of the public headers, build/docs/html/index.html
 #   make benchmarks-page  docs/benchmarks.md, README's table and the tables of docs/models.md and docs/adapters.md, from bench/results
 #   make dist     build/nodewright-VERSION-x86_64.tar.gz: program, libraries, headers, CMake package, to unpack anywhere
 #   make carry    build/carry and build/carry.tgz: program, libraries, tests and examples stripped, for a GPU machine without compilers
-#   make format   clang-format over the sources;   make tidy: clang-tidy and a compilation without unity batches, of what changed since the newest tag
+#   make format   clang-format over the sources;   make tidy: clang-tidy and a compilation without unity batches, of what changed since the last release
 #   make clean    removes what the above made
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
@@ -111,11 +111,10 @@ fuzz-inputs:
 	cmake --build --preset fuzz -j$(JOBS)
 	tests/fuzz/run_fuzzers.sh build-fuzz $(FUZZ_SECONDS)
 
-# BASE: the commit to compare with, by default the newest tag before this one. OUT: a folder for gate.json. Where there is no
+# BASE: the commit to compare with, by default the release before this one. OUT: a folder for gate.json. Where there is no
 # compiler, bench/gpu_gate.py takes two programs that were carried there.
 gpu-gate: build
-	base=$${BASE:-$$(git describe --tags --abbrev=0 HEAD^ 2>/dev/null || true)}
-	[ -n "$$base" ] || { echo "gpu-gate: no tag to compare with; BASE=COMMIT names a commit" >&2; exit 2; }
+	base=$${BASE:-$$(cmake/last_release.sh HEAD^)}
 	[ -d build-gate/source ] || git worktree add --force --detach build-gate/source
 	git -C build-gate/source checkout --quiet --detach "$$base"
 	cmake -S build-gate/source -B build-gate/build -G Ninja -DCMAKE_BUILD_TYPE=Release --log-level=NOTICE >/dev/null

@@ -6,7 +6,7 @@
     check_units.py BUILD FILE...      these
 
 With --tidy clang-tidy reads them, too, which takes ten times as long: `make tidy` has both for all that changed since the
-newest tag."""
+last release."""
 import argparse
 import concurrent.futures
 import json
@@ -34,9 +34,9 @@ def sources(names):
             if name.endswith(".cpp") and not name.startswith(OF_OTHERS) and (ROOT / name).exists()]
 
 
-def changed_since_tag():
-    tag = git("describe", "--tags", "--abbrev=0")
-    return sources(git("diff", "--name-only", *tag) if tag else git("ls-files", "*.cpp"))
+def changed_since_release():
+    release = subprocess.run(["cmake/last_release.sh"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    return sources(git("diff", "--name-only", release) if release else git("ls-files", "*.cpp"))
 
 
 def changed_last():
@@ -87,7 +87,7 @@ def main():
     parser.add_argument("--all", action="store_true")
     parser.add_argument("--tidy", action="store_true")
     options = parser.parse_args()
-    changed = changed_since_tag if options.tidy else lambda: changed_last()[:MOST]
+    changed = changed_since_release if options.tidy else lambda: changed_last()[:MOST]
     names = options.files or (sources(git("ls-files", "*.cpp")) if options.all else changed())
     commands, failed = commands_of(options.build), []
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
