@@ -477,6 +477,7 @@ NODEWRIGHT_UNCHECKED inline uint4 load_frozen_16(const void* address) {
   __builtin_memcpy(&v, __builtin_assume_aligned(address, 16), 16);
   return v;
 }
+NODEWRIGHT_UNCHECKED inline uint4 load_once_16(const void* address) { return load_frozen_16(address); }
 
 }  // namespace nodewright
 

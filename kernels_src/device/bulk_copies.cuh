@@ -15,6 +15,15 @@ NODEWRIGHT_DEVICE uint32_t shared_address(const void* shared) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }
 
+// One lane of the warp, whose lanes all call it.
+NODEWRIGHT_DEVICE bool elected_lane() {
+  uint32_t elected;
+  asm volatile("{\n.reg .pred one;\nelect.sync _|one, 0xffffffff;\nselp.u32 %0, 1, 0, one;\n}" : "=r"(elected));
+  return elected != 0;
+}
+// warp_of_block(), in a register that the warp's lanes share.
+NODEWRIGHT_DEVICE int uniform_warp() { return __shfl_sync(0xffffffffu, warp_of_block(), 0); }
+
 // A barrier in shared memory, 8 bytes aligned to them. A phase ends when as many threads as `arrivals` says have
 // arrived and as many bytes as they expect have come; phase n is waited for by its last bit.
 struct CopyBarrier {

@@ -171,6 +171,19 @@ NODEWRIGHT_DEVICE uint4 load_frozen_16(const void* address) {
   return v;
 }
 
+// load_frozen_16 of bytes that no other block reads and nobody reads soon: in L2 they make room first. The policy is
+// made for each load: as a constant it lets ptxas predicate the loads and change their order, and a step of one row
+// takes up to 2 % longer (docs/products.md).
+NODEWRIGHT_DEVICE uint4 load_once_16(const void* address) {
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  uint4 v;
+  asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0,%1,%2,%3}, [%4], %5;"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "l"(address), "l"(policy));
+  return v;
+}
+
 // Sets the value that decides what the conditional node of `condition` runs. One thread of a launch calls it:
 // concurrent calls are undefined (cuda_device_runtime_api.h).
 NODEWRIGHT_DEVICE void set_condition(const Condition& condition, unsigned value) {

@@ -1,10 +1,11 @@
 // Rows of global memory on their way into stages of a block's shared memory.
 //
-// From compute capability 9.0 on the warps ask the copy engine for whole rows in turns, the last one first, since the
-// lanes of one warp ask one after the other (docs/products.md); a stage's barrier counts their bytes (PTX
-// ISA, cp.async.bulk, mbarrier). Rows that follow each other are one copy: a block that asks for contiguous memory
-// reads it at the bandwidth of the device, one that asks for 128 bytes of 16 rows at a time at 80 % of it
-// (docs/products.md). Before 9.0, and on the CPU driver, every thread copies its share of 16-byte words.
+// From compute capability 9.0 on the warps ask the copy engine for whole rows in turns, the last one first; a stage's
+// barrier counts their bytes (PTX ISA, cp.async.bulk, mbarrier). A copy takes its operands from registers that a warp's
+// lanes share, so copies by several lanes become a loop over these lanes. Rows that follow each
+// other are one copy: a block that asks for contiguous memory reads it at the bandwidth of the device, one that asks
+// for 128 bytes of 16 rows at a time at 80 % of it (docs/products.md). Before 9.0, and on the CPU driver, every thread
+// copies its share of 16-byte words.
 #pragma once
 
 #include "kernels_src/device/bulk_copies.cuh"
@@ -18,6 +19,13 @@ struct RowsCopy {
   const void* from;
   int rows, bytes, to_stride;
   int64_t from_stride;
+};
+
+// How a block asks for a copy.
+enum class CopyForm {
+  whole,       // one copy, whose bytes no other block reads and nobody reads soon; by rows that would cost a tenth
+  rows,        // one lane of each warp asks for its rows
+  short_rows,  // of 2 or 3 KB: a lane asks for each, and all addresses are there at once (docs/products.md)
 };
 
 // A stage is full once each of its kParts has been requested and has arrived. kWordsOfThread: 16-byte words of a stage
@@ -42,22 +50,27 @@ struct StageCopies {
     __syncthreads();
   }
 
-  // kOnce: no other block reads these bytes, and nobody does so soon. Only where one copy is a whole tile: of rows it
-  // costs a tenth (docs/products.md).
-  template <bool kOnce>
+  template <CopyForm kForm>
   NODEWRIGHT_DEVICE void request(int stage, const RowsCopy& copy) {
     constexpr int kWarpsOfBlock = kThreadsOfBlock / 32;
     const CopyBarrier barrier = barrier_of(stage);
     if (threadIdx.x == kThreadsOfBlock - 32) barrier.arrive_and_expect(copy.rows * copy.bytes);
     const uint32_t first = shared_address(copy.to);
-    for (int row = lane_of_warp() * kWarpsOfBlock + kWarpsOfBlock - 1 - warp_of_block(); row < copy.rows;
-         row += kThreadsOfBlock) {
-      const unsigned char* const from = static_cast<const unsigned char*>(copy.from) + row * copy.from_stride;
-      const uint32_t to = first + row * copy.to_stride;
-      if constexpr (kOnce)
-        barrier.copy_once(to, from, copy.bytes);
-      else
-        barrier.copy(to, from, copy.bytes);
+    const auto copy_row = [&](int row) {
+      barrier.copy(first + row * copy.to_stride, static_cast<const unsigned char*>(copy.from) + row * copy.from_stride,
+                   copy.bytes);
+    };
+    if constexpr (kForm == CopyForm::whole) {
+      if (uniform_warp() == kWarpsOfBlock - 1 && elected_lane()) barrier.copy_once(first, copy.from, copy.bytes);
+    } else if constexpr (kForm == CopyForm::rows) {
+      const int last = kWarpsOfBlock - 1 - uniform_warp();
+      if (!elected_lane()) return;
+      NODEWRIGHT_NO_UNROLL
+      for (int row = last; row < copy.rows; row += kWarpsOfBlock) copy_row(row);
+    } else {
+      for (int row = lane_of_warp() * kWarpsOfBlock + kWarpsOfBlock - 1 - warp_of_block(); row < copy.rows;
+           row += kThreadsOfBlock)
+        copy_row(row);
     }
   }
   NODEWRIGHT_DEVICE void close() {}
@@ -78,7 +91,7 @@ struct StageCopies {
 
   NODEWRIGHT_DEVICE explicit StageCopies(unsigned char*) {}
 
-  template <bool>
+  template <CopyForm>
   NODEWRIGHT_DEVICE void request(int, const RowsCopy& copy) {
     const int of_row = copy.bytes / 16;
     for (int i = static_cast<int>(threadIdx.x); i < copy.rows * of_row; i += kThreadsOfBlock) {

@@ -30,7 +30,7 @@ struct ExpertRows {
     const bool counts = kExact || column(block, i) < kStride;
     NODEWRIGHT_UNROLL
     for (int r = 0; r < kGroup; ++r)
-      words[i][r] = counts && r < rows ? load_frozen_16(group + r * kStride + column(block, i)) : uint4{0u, 0u, 0u, 0u};
+      words[i][r] = counts && r < rows ? load_once_16(group + r * kStride + column(block, i)) : uint4{0u, 0u, 0u, 0u};
   }
   NODEWRIGHT_DEVICE void start(const bf16* group, int rows) {
     NODEWRIGHT_UNROLL

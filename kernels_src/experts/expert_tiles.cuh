@@ -44,7 +44,7 @@ struct TileWords {
       NODEWRIGHT_UNROLL
       for (int i = 0; i < kRows / 8; ++i)
         words[slot][s][i] = rows[i] != nullptr && column + lane_of_warp() % 4 * 8 < kStride
-                                ? load_frozen_16(rows[i] + column)
+                                ? load_once_16(rows[i] + column)
                                 : uint4{0u, 0u, 0u, 0u};
     }
   }

@@ -38,7 +38,7 @@ struct WeightBatch {
 NODEWRIGHT_DEVICE uint4 load_weight(const bf16* row, bool counts, int c) {
   constexpr bool kExact = kChunks * kThreads * 8 == kStride;
   if (!counts || (!kExact && chunk_column(c) >= kStride)) return uint4{0u, 0u, 0u, 0u};
-  return load_frozen_16(row + c * kThreads * 8);
+  return load_once_16(row + c * kThreads * 8);
 }
 
 NODEWRIGHT_DEVICE void request_first_batch(WeightBatch& batch, const bf16* weight, OutputRange range) {

@@ -17,7 +17,9 @@ struct GainedRows {
   static constexpr int kGainWords = 0;
   static constexpr int kRowBytes = static_cast<int>(kStride) * 2 + 64;  // see TileRing::kRowBytes
   static constexpr int kRowsBytes = kTokens * kRowBytes;
-  static constexpr int kPartsAtOnce = 6;  // of a thread, on their way
+  static constexpr int kAllAtOnce =
+      (kPartsOfSms * kTokens + static_cast<int>(kThreads) - 1) / static_cast<int>(kThreads);
+  static constexpr int kPartsAtOnce = kAllAtOnce < 12 ? kAllAtOnce : 12;  // of a thread, on their way
   using Copies = StageCopies<static_cast<int>(kThreads), 1, 1,
                              static_cast<int>((kTokens * kStride / 8 + kThreads - 1) / kThreads)>;
   static constexpr int kBytes = Copies::kBytes + kRowsBytes + kWarps * kTokens * 4;
@@ -37,7 +39,7 @@ struct GainedRows {
   // After the wait.
   NODEWRIGHT_DEVICE void request() {
     const int rows = static_cast<int>(args.from.gained.count / kStride);
-    copies.template request<false>(
+    copies.template request<CopyForm::rows>(
         0, {words, args.from.gained.data, rows < kTokens ? rows : kTokens, kStride * 2, kRowBytes, kStride * 2});
     copies.close();
   }

@@ -45,13 +45,14 @@ struct alignas(8) SumPair {
 };
 
 // The whole of a kernel: requests weights, waits, holds `x` [rows, stride], streams weights, stores. `live`, of the
-// rows of x, is set before the first call of prepare, before or store. prepare(shared) is called once, with kPrepared
-// bytes that stay. before and store are stream_tiles'; with kSplits they are called once the sums are complete, of each
-// row of x by the same threads for their j-th pair as ever.
-template <int kPrepared, class Prepare, class Before, class Store>
+// rows of x, is set before the first call of prepare, before or store. request() is called once, while x is
+// on its way, and prepare(shared) once, with kPrepared bytes that stay. before and store are stream_tiles';
+// with kSplits they are called once the sums are complete, of each row of x by the same threads for their j-th pair as
+// ever.
+template <int kPrepared, class Request, class Prepare, class Before, class Store>
 NODEWRIGHT_DEVICE void tile_project_held(const bf16* weight, const bf16* x, int64_t stride, int rows,
-                                         const int32_t* n_live, OutputRange range, int& live, Prepare prepare,
-                                         Before before, Store store) {
+                                         const int32_t* n_live, OutputRange range, int& live, Request request,
+                                         Prepare prepare, Before before, Store store) {
   using Ring = TileRing<HeldRows>;
   const int rank = kSplits > 1 ? cluster_rank() : 0, column = rank * kColumns;
   Ring ring(weight + column, range, shared_memory());
@@ -60,6 +61,7 @@ NODEWRIGHT_DEVICE void tile_project_held(const bf16* weight, const bf16* x, int6
   wait_for_inputs();
   live = n_live[0];
   const HeldRows held(x + column, stride, rows);
+  request();
   unsigned char* const prepared = shared_memory() + Ring::kBytes;
   prepare(prepared);
   auto* const of_warps = reinterpret_cast<float*>(prepared + kPrepared);
@@ -104,27 +106,31 @@ NODEWRIGHT_DEVICE void tile_project_held(const bf16* weight, const bf16* x, int6
 template <class Args>
 struct RowScales {
   static constexpr int kBytes = kWarps * kTokens * 4;
-  static constexpr int kPartsAtOnce = 6;  // of a lane, on their way
+  static constexpr int kAllAtOnce = (kPartsOfSms + kWarps - 1) / kWarps;
+  static constexpr int kPartsAtOnce = kAllAtOnce < 20 ? kAllAtOnce : 20;  // of a lane, on their way
 
-  float of_pair[kOwned];  // of the row of a thread's j-th pair
+  float parts[kPartsAtOnce];  // of row lane_of_warp()
+  float of_pair[kOwned];      // of the row of a thread's j-th pair
 
+  // The j-th of the warp's parts, every kWarps-th of `args`.
+  NODEWRIGHT_DEVICE static float part_of(const Args& args, int j) {
+    const int token = lane_of_warp(), left = static_cast<int>(args.from.squares.count) / kTokens - warp_of_block();
+    const float* const first = args.from.squares.data + (warp_of_block() * kTokens + token);
+    return j * kWarps < left && token < kTokens ? first[j * kWarps * kTokens] : 0.0f;
+  }
+  // After the wait.
+  NODEWRIGHT_DEVICE void request(const Args& args) {
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int j = 0; j < kPartsAtOnce; ++j) parts[j] = part_of(args, j);
+  }
   NODEWRIGHT_DEVICE void sum(const Args& args, float* of_warps /*[kWarps][kTokens]*/) {
-    const int count = static_cast<int>(args.from.squares.count) / kTokens, token = lane_of_warp();
     float sum = 0.0f;
-    if (token < kTokens) {
-      NODEWRIGHT_NO_UNROLL
-      for (int first = warp_of_block(); first < count; first += kPartsAtOnce * kWarps) {
-        float parts[kPartsAtOnce];
-        NODEWRIGHT_UNROLL_ON_DEVICE
-        for (int j = 0; j < kPartsAtOnce; ++j) {
-          const int part = first + j * kWarps;
-          parts[j] = part < count ? args.from.squares.data[part * kTokens + token] : 0.0f;
-        }
-        NODEWRIGHT_UNROLL_ON_DEVICE
-        for (int j = 0; j < kPartsAtOnce; ++j) sum += parts[j];
-      }
-      of_warps[warp_of_block() * kTokens + token] = sum;
-    }
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int j = 0; j < kPartsAtOnce; ++j) sum += parts[j];
+    const int count = static_cast<int>(args.from.squares.count) / kTokens;
+    NODEWRIGHT_NO_UNROLL
+    for (int j = kPartsAtOnce; j * kWarps < count; ++j) sum += part_of(args, j);
+    if (lane_of_warp() < kTokens) of_warps[warp_of_block() * kTokens + lane_of_warp()] = sum;
     __syncthreads();
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int j = 0; j < kOwned; ++j) {

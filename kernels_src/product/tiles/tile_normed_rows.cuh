@@ -309,7 +309,7 @@ NODEWRIGHT_DEVICE void tile_project_normed(const Args& args, int unit, Before be
     int live = 0;
     tile_project_held<RowScales<Args>::kBytes>(
         args.weight.data, args.from.gained.data, kStride, static_cast<int>(args.from.gained.count / kStride),
-        args.n_live.data, range, live,
+        args.n_live.data, range, live, [&] { scales.request(args); },
         [&](unsigned char* shared) { scales.sum(args, reinterpret_cast<float*>(shared)); }, before,
         [&](int j, int row, int m, float first, float second) {
           if (m < live) store(j, row, m, first * scales.of_pair[j], second * scales.of_pair[j], row + 1 == range.last);

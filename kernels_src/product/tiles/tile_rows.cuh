@@ -28,9 +28,9 @@ struct StreamedRows {
   template <class Ring>
   NODEWRIGHT_DEVICE void request(Ring& ring, int i, int slot) const {
     const int column = Ring::first_column(i), left = kPaddedCols - column;
-    ring.copies.template request<false>(slot,
-                                        {ring.stage_rows(slot), from + column, rows < kTokens ? rows : kTokens,
-                                         (left < kPieceColumns ? left : kPieceColumns) * 2, kRowBytes, stride * 2});
+    ring.copies.template request<CopyForm::rows>(
+        slot, {ring.stage_rows(slot), from + column, rows < kTokens ? rows : kTokens,
+               (left < kPieceColumns ? left : kPieceColumns) * 2, kRowBytes, stride * 2});
   }
   NODEWRIGHT_DEVICE uint4 fragment(const unsigned char* stage, int i, int span, int s, int n) const {
     const int left = static_cast<int>(kCols) - span_column(span) - s * 32 - lane_column();
@@ -53,7 +53,7 @@ NODEWRIGHT_DEVICE void tile_project_rows(const Args& args, OutputRange range, in
   if constexpr (kHeld != 0) {
     tile_project_held<0>(
         args.weight.data, args.x.data, args.x_stride,
-        static_cast<int>(args.x.count / static_cast<uint64_t>(args.x_stride)), args.n_live.data, range, live,
+        static_cast<int>(args.x.count / static_cast<uint64_t>(args.x_stride)), args.n_live.data, range, live, [] {},
         [](unsigned char*) {}, before, store);
   } else {
     using Ring = TileRing<StreamedRows>;

@@ -42,6 +42,9 @@ constexpr int kOwnedAlone = static_cast<int>((2 * kPairsOfTile + kThreads - 1) /
 // Spans of a stage that are unrolled: two tiles of tokens leave no registers for more, unless they are in registers.
 constexpr int kSpansAtOnce = static_cast<int>(kTokenTiles == 1 || kHeld != 0 ? kPieceSpans : 1);
 static_assert(kRows == 8 || kRows == 16);
+// Parts of a row's squares that are requested in one round trip, a part a block of the kernel before: one of each SM of
+// the cards of today.
+constexpr int kPartsOfSms = 136;
 
 // Where the warp's span begins in a block's columns of a row, and which of a step's columns are this lane's.
 NODEWRIGHT_DEVICE int span_column(int span) { return (span * kWarps + warp_of_block()) * 64; }
@@ -80,10 +83,10 @@ struct TileRing {
     const int tile = range.first + i / kPieces * kRows, rows = range.last - tile < kRows ? range.last - tile : kRows;
     const bf16* const from = weight + tile * kStride + first_column(i);
     if constexpr (kWhole) {
-      copies.template request<true>(slot, {stage(slot), from, 1, rows * kRowBytes, 0, 0});
+      copies.template request<CopyForm::whole>(slot, {stage(slot), from, 1, rows * kRowBytes, 0, 0});
     } else {
       const int left = kColumns - first_column(i);
-      copies.template request<false>(
+      copies.template request<kSplits == 1 ? CopyForm::rows : CopyForm::short_rows>(
           slot, {stage(slot), from, rows, (left < kPieceColumns ? left : kPieceColumns) * 2, kRowBytes, kStride * 2});
     }
   }
