@@ -94,7 +94,7 @@ def greedy(results):
         lines = {line["batch"]: line for line in results.lines(name, context=1024, mode="explicit")}
         rows.append([model, *(ms(lines[n]["step_ms"]["median"]) if n in lines else "" for n in ROWS),
                      yes(results(name).data["tuned"]), *origin(results(name))])
-        share_rows.append([model, *(percent(lines[n]["share_of_read_bandwidth"]) if n in lines else "" for n in ROWS),
+        share_rows.append([model, *(percent(m.decode_share(model, lines[n])) if n in lines else "" for n in ROWS),
                            *origin(results(name))])
     heads = [str(n) for n in ROWS]
     return (table(["ms a step, by rows", *heads, "tuned", *ORIGIN], rows),

@@ -93,7 +93,9 @@ is 580.159.04 throughout. `bench/gpu_check.sh OUT decode bench` repeats the meas
 Checkpoints are random bf16 weights in the exact shapes of the released models. Logits of random weights are flatter than
 those of trained ones, so sampling draws from more tokens. Steps have 1024 keys a row unless a table says otherwise.
 Times are medians. "Of the read bandwidth" is the bytes a step must read (weights and live keys and values) over its time,
-divided by the read bandwidth measured between the samples. "Tuned" steps use a file of `nodewright tune`.
+divided by the read bandwidth measured between the samples. A windowed layer reads the keys of its window only; shares of
+Gemma-3-1B are recounted from the recorded times, since its files count every key. "Tuned" steps use a file of
+`nodewright tune`.
 """
 
 

@@ -9,6 +9,9 @@ import statistics
 import sys
 import textwrap
 
+sys.dont_write_bytecode = True
+import measurements
+
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..")
 RESULTS = os.path.join(ROOT, "bench", "results")
 MARKED = re.compile(r"(<!-- table: bench/make_models_table.py (\w+) -->\n).*?(<!-- end of the table -->\n)", re.S)
@@ -76,7 +79,9 @@ def measured(folder):
     for kind in ("families", "mixtures", "tuned"):
         name, found = newest(kind, folder)
         for shape, model in found["models"].items():
-            shapes.setdefault(shape, {}).update((line["batch"], line) for line in model["lines"])
+            shapes.setdefault(shape, {}).update(
+                (line["batch"], {**line, "share_of_read_bandwidth": measurements.decode_share(shape, line)})
+                for line in model["lines"])
         about.append("%s, %s, commit %s: `bench/results/%s`" % (found["gpu"], found["date"], found["commit"], name))
     return shapes, about
 

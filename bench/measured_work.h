@@ -1,10 +1,13 @@
-// How long work of the host takes, and the tokens that measured steps are given.
+// How long work of the host takes, the tokens that measured steps are given, and the keys that their rows read.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <vector>
+
+#include "models/config/model_config.h"
 
 namespace nodewright {
 
@@ -19,6 +22,15 @@ inline std::vector<int32_t> some_tokens(int64_t count, int64_t vocab, int64_t fi
   std::vector<int32_t> tokens;
   for (int64_t i = first; i < first + count; ++i) tokens.push_back(static_cast<int32_t>((i * 7919 + 1) % vocab));
   return tokens;
+}
+
+// Keys that a row attends to in all layers together, of `keys` that its sequence has: a windowed layer reads its
+// window.
+inline int64_t attended_keys(const ModelConfig& config, int64_t keys) {
+  int64_t attended = 0;
+  for (int64_t layer = 0; layer < config.layers; ++layer)
+    attended += config.is_sliding(layer) ? std::min(keys, config.window) : keys;
+  return attended;
 }
 
 }  // namespace nodewright

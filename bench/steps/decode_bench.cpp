@@ -53,8 +53,7 @@ DecodeBenchLine measure(Device& device, KernelCache& kernels, const DecoderModel
   line.wall_ms = spread_of(walls);
   line.read_bytes_per_s = spread_of(reads);
   line.weight_bytes = model.weights().bytes_of_step(batch);
-  line.kv_bytes = sizeof(bf16) * static_cast<uint64_t>(batch * (2 * context + steps - 1) * model.config().layers *
-                                                       model.config().kv_width());
+  line.kv_bytes = kv_bytes_of_step(model.config(), batch, context, steps);
   line.share = static_cast<double>(line.weight_bytes + line.kv_bytes) / (line.step_ms.median * 1e-3) /
                line.read_bytes_per_s.median;
   line.nodes = direct.plan().nodes.size();
@@ -63,6 +62,12 @@ DecodeBenchLine measure(Device& device, KernelCache& kernels, const DecoderModel
 }
 
 }  // namespace
+
+uint64_t kv_bytes_of_step(const ModelConfig& config, int64_t batch, int64_t context, int64_t steps) {
+  int64_t keys = 0;  // of one row, in all steps and layers
+  for (int64_t step = 0; step < steps; ++step) keys += attended_keys(config, context + step);
+  return sizeof(bf16) * static_cast<uint64_t>(2 * batch * keys * config.kv_width() / steps);
+}
 
 int64_t filling_rows(int64_t context) { return context < 512 ? DirectStepsOptions{}.prefill_rows : 512; }
 

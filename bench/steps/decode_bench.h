@@ -42,6 +42,10 @@ struct DecodeBenchLine {
   double build_ms = 0;
 };
 
+// Bytes of keys and values that a step of `batch` rows reads, the mean of a launch of `steps` of them, of which the
+// first has `context` keys a row.
+uint64_t kv_bytes_of_step(const ModelConfig& config, int64_t batch, int64_t context, int64_t steps);
+
 // DirectStepsOptions::prefill_rows that fill long contexts soon.
 int64_t filling_rows(int64_t context);
 // Puts context - 1 tokens into a sequence for every row of the bucket, each with one of the adapters where there are

@@ -71,11 +71,7 @@ double weight_flops(const ModelConfig& c, int64_t tokens) {
 
 double attention_flops(const ModelConfig& c, int64_t tokens) {
   double keys = 0;
-  for (int64_t layer = 0; layer < c.layers; ++layer)
-    for (int64_t position = 0; position < tokens; ++position) {
-      const int64_t window = c.window_of(layer);
-      keys += static_cast<double>(window > 0 ? std::min(position + 1, window) : position + 1);
-    }
+  for (int64_t position = 0; position < tokens; ++position) keys += static_cast<double>(attended_keys(c, position + 1));
   return 4 * keys * static_cast<double>(c.query_width());
 }
 
