@@ -5,6 +5,7 @@ import statistics
 import measurements as m
 
 LLAMA, GEMMA, LLAMA_3B, QWEN = "Llama-3.2-1B", "Gemma-3-1B", "Llama-3.2-3B", "Qwen3-4B"
+MIXTURE = "Qwen3-30B-A3B"
 ROWS = (1, 2, 4, 8, 16, 32, 64)
 
 
@@ -155,15 +156,33 @@ def modes(results):
     return table(["ms a step, by rows", "explicit", "captured", "eager", *ORIGIN], rows)
 
 
+EXPERT_NODES = ("*.gate_up", "*.down")  # of the mixture: the files count all experts, whichever rows have
+
+
+def node_cell(model, node, times):
+    if node not in times:
+        return ""
+    took, share = times[node]
+    return us(took) if model == MIXTURE and node in EXPERT_NODES else f"{us(took)}, {percent(share)}"
+
+
 def nodes(results):
-    reports = m.node_times(results)
-    heads = [f"{model}, {counted(rows)}" for model, rows, *_ in reports]
-    names = list(dict.fromkeys(name for report in reports for name in report[3]))
-    rows = [[f"`{name}`", *(f"{us(report[3][name][0])}, {percent(report[3][name][1])}" for report in reports)] for name in names]
-    rows.append(["the step", *(us(report[4]) for report in reports)])
-    rows.append(["the timed twin takes", *(f"{100 * report[5]:.1f} % more" for report in reports)])
-    return (table(["µs, of the read bandwidth", *heads], rows),
-            table(["`bench nodes`", *ORIGIN], [[head, *origin(report[2])] for head, report in zip(heads, reports)]))
+    """A table of each shape, and the table of the files."""
+    parts = []
+    for model in (LLAMA, LLAMA_3B, GEMMA, MIXTURE):
+        heads, reports = [], []
+        for name in m.NODE_FILES:
+            for rows, report in m.node_times(results, name, model.lower()).items():
+                heads.append(f"{results(name).card}, {counted(rows)}")
+                reports.append(report)
+        longest_first = sorted((times for times, *_ in reports), key=len, reverse=True)
+        names = dict.fromkeys(node for times in longest_first for node in times)
+        body = [[f"`{node}`", *(node_cell(model, node, times) for times, *_ in reports)] for node in names]
+        body.append(["the step", *(us(step) for _, step, _ in reports)])
+        body.append(["the timed twin takes", *(twin for *_, twin in reports)])
+        parts.append(f"{model}:\n\n" + table(["µs, of the read bandwidth", *heads], body))
+    parts.append(table(["measured by", *ORIGIN], [["`bench nodes`", *origin(results(name))] for name in m.NODE_FILES]))
+    return "\n".join(parts)
 
 
 LONG_ROWS = "2026-11-26-h100-long-rows.json"

@@ -88,7 +88,7 @@ INTRODUCTION = """# Benchmarks
 <!-- Written by bench/make_benchmarks_page.py from bench/results. Do not edit: run `make benchmarks-page`. -->
 
 Each row names the card, date and commit of its measurement, and links to the file that also holds the command. The driver
-is 580.159.04 throughout. `bench/gpu_check.sh OUT decode bench` repeats the measurements.
+is 580.159.04 in every file that names one. `bench/gpu_check.sh OUT decode bench` repeats the measurements.
 
 Checkpoints are random bf16 weights in the exact shapes of the released models. Logits of random weights are flatter than
 those of trained ones, so sampling draws from more tokens. Steps have 1024 keys a row unless a table says otherwise.
@@ -102,7 +102,6 @@ Gemma-3-1B are recounted from the recorded times, since its files count every ke
 def page(results):
     step, share = tables.greedy(results)
     ported, forms = tables.port(results)
-    node_times, node_origins = tables.nodes(results)
     return "\n".join([
         INTRODUCTION,
         "## Targets\n", targets(results),
@@ -122,10 +121,11 @@ def page(results):
         "## Several steps in a launch\n", f"{LLAMA}, `--steps-per-launch 8`.\n", tables.several_steps(results),
         "## One plan, three runs\n", f"{LLAMA}, untuned.\n", tables.modes(results),
         "## Nodes of a step\n",
-        "The time of a node runs from the latest end among its predecessors to its own end. `*` stands for a layer.\n"
-        "Shares above 100 % are reads from L2.\n"
+        "The time of a node runs from the latest end among its predecessors to its own end. `*` stands for a layer, and its\n"
+        "figures are medians over the layers. A share above 100 % comes from L2, or from requests before the wait.\n"
+        "Products of experts have no share: the files count every expert there, chosen or not.\n"
         "[where-the-time-goes.md](where-the-time-goes.md) explains the gaps.\n",
-        node_times, node_origins,
+        tables.nodes(results),
         "## Long rows\n",
         "What streams weights past one row of x holds that row in registers. At 9f5576b rows of 5120 weights, and most as wide\n"
         "as a feed-forward, left too few of them, and the compiler spilled. Since d2cf39b the size of a block follows from the\n"

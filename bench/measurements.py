@@ -231,32 +231,24 @@ def library_forms(results):
     return source, {"kernel node": values[:4], "child graph": values[4:]}
 
 
-NODE_REPORTS = [  # model, rows, file, commit, the line above the tables, which table
-    ("Llama-3.2-1B", 1, "2026-11-22-h200-decode.txt", "20ba08e", "== nodewright bench nodes --bucket 1, 8 and 32", 0),
-    ("Llama-3.2-1B", 8, "2026-11-23-h200-held-rows.txt", "751dd0e", "== bench nodes at 751dd0e", 1),
-    ("Llama-3.2-1B", 32, "2026-11-23-h200-held-rows.txt", "751dd0e", "== bench nodes at 751dd0e", 0),
-    ("Llama-3.2-3B", 1, "2026-11-22-h200-clusters.txt", "7346c8b", "== bench nodes, Llama-3.2-3B and Gemma-3-1B", 0),
-    ("Gemma-3-1B", 1, "2026-11-23-h200-held-rows.txt", "751dd0e", "== bench nodes at 751dd0e", 2),
-]
+NODE_FILES = ("2026-11-27-h100-nodes.txt", "2026-11-27-h200-nodes.txt")
+NODE_ROWS = (1, 8, 32, 64)
 
 
-def node_times(results):
-    """[(model, rows, source, {node: (us, share of the read bandwidth)}, us of the step, share of the twin's cost)] as `bench
-    nodes` printed them; `*` in a node's name stands for the layer."""
-    reports = []
-    for model, rows, name, commit, heading, which in NODE_REPORTS:
-        source = results(name).of(commit)
-        _, found, text = source.text.partition(heading)
-        tables = re.split(r"^node +nodes .*$", text, flags=re.M)[1:]
-        if not found or len(tables) <= which:
-            raise ValueError(f"{name} has no such table below {heading!r}")
-        nodes = re.findall(r"^(\S+)(?: \(bracketed\))? +\d+ +([\d.]+) +[\d.]+ +[\d.]+ +([\d.]+)% +[\d.]+ +[\d.]+$",
-                           tables[which].partition("sum of node times")[0], re.M)
-        step = re.search(r"^plain step +([\d.]+) us, the twin takes ([\d.]+)% longer$", tables[which], re.M)
-        if len(nodes) < 5 or not step:
-            raise ValueError(f"{name} has a table of nodes that reads otherwise")
+def node_times(results, name, shape):
+    """{rows: ({node: (us, share of the read bandwidth)}, us of the step, what the twin takes)} as `bench nodes` printed
+    them; `*` in a node's name stands for the layer. Empty where the file has no such shape."""
+    reports = {}
+    for rows, text in re.findall(rf"^== {re.escape(shape)}, --bucket (\d+)\n(.*?)(?=^== |\Z)", results(name).text, re.M | re.S):
+        nodes = re.findall(r"^(\S+)(?: \(bracketed\))? +\d+ +([\d.]+) +[\d.]+ +[\d.]+ +([\d.]+)% +[\d.]+ +[\d.]+$", text, re.M)
+        printed = re.findall(r"^node +nodes [^\n]*\n(.*?)^sum of node times", text, re.M | re.S)
+        step = re.search(r"^plain step +([\d.]+) us, the twin takes ([\d.]+)% (longer|less)$", text, re.M)
+        if len(printed) != 1 or printed[0].count("\n") != len(nodes) or not step:
+            raise ValueError(f"{name} has a table of nodes that reads otherwise: {shape}, {rows}")
         times = {node: (float(us), float(share) / 100) for node, us, share in nodes}
-        reports.append((model, rows, source, times, float(step[1]), float(step[2]) / 100))
+        reports[int(rows)] = times, float(step[1]), f"{step[2]} % {'more' if step[3] == 'longer' else 'less'}"
+    if reports and tuple(reports) != NODE_ROWS:
+        raise ValueError(f"{name} has {shape} at {list(reports)} rows")
     return reports
 
 
