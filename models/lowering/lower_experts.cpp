@@ -1,4 +1,6 @@
 // Mixtures of experts: which of them a row has, and their products, row by row or grouped by expert in tiles.
+#include <cmath>
+
 #include "kernels_src/experts/add_experts.h"
 #include "kernels_src/experts/choose_experts.h"
 #include "kernels_src/experts/expert_down.h"
@@ -45,6 +47,16 @@ Args expert_args(const StepPlace& step, const StepWeights& weights, const Op& pr
   return args;
 }
 
+// A product of experts reads those that its rows choose, evenly and independently (DecoderWeights::bytes_of_step).
+NodeOptions expert_traffic(const StepPlace& step, const WeightMatrix& matrix, uint64_t read_bytes,
+                           uint64_t written_bytes) {
+  const Experts& experts = step.config.experts;
+  const double left_out = std::pow(1 - static_cast<double>(experts.chosen) / static_cast<double>(experts.count),
+                                   static_cast<double>(step.s.rows));
+  const auto weights = static_cast<uint64_t>((1 - left_out) * static_cast<double>(matrix.data.bytes()));
+  return {.traffic = Traffic{weights + read_bytes, written_bytes}};
+}
+
 // x += the weighted sum over experts of W y, by rows; or that sum alone, for an exchange after it.
 template <class Args>
 KernelChoice down_by_rows(const LoweringContext& at, const ExpertRowsShape& shape, const char* name,
@@ -70,7 +82,8 @@ LoweredRun gate_up_in_tiles(const LoweringContext& at, const ProductSpec& spec, 
     args.x_stride = row_stride(product.cols);
     args.y = step.s.activated;
     args.y_stride = weights.matrix(Part::down).stride;
-    step.g.launch(std::string(to_string(product.part)), run.kernel<ExpertGateUp>(), args);
+    step.g.launch(std::string(to_string(product.part)), run.kernel<ExpertGateUp>(), args,
+                  expert_traffic(step, weights.matrix(product.part), step.s.normed.bytes(), step.s.activated.bytes()));
   });
   return lowered;
 }
@@ -89,7 +102,9 @@ LoweredRun gate_up_by_rows(const LoweringContext& at, const ProductSpec& spec, c
         args.gain = weights.norm(norm.part).gain;
         args.y = step.s.activated;
         args.y_stride = weights.matrix(Part::down).stride;
-        step.g.launch(std::string(to_string(product.part)), run.kernel<NormExpertGateUp>(), args);
+        step.g.launch(
+            std::string(to_string(product.part)), run.kernel<NormExpertGateUp>(), args,
+            expert_traffic(step, weights.matrix(product.part), step.s.residual.bytes(), step.s.activated.bytes()));
       })};
 }
 
@@ -99,7 +114,9 @@ View<float> emit_down_in_tiles(const LoadedRun& run, const Op& product, const St
   auto args = expert_args<ExpertDown>(step, weights, product);
   args.y = step.s.experts.given;
   args.y_stride = row_stride(product.outputs);
-  step.g.launch(std::string(to_string(product.part)), run.kernel<ExpertDown>(), args);
+  step.g.launch(
+      std::string(to_string(product.part)), run.kernel<ExpertDown>(), args,
+      expert_traffic(step, weights.matrix(product.part), step.s.activated.bytes(), step.s.experts.given.bytes()));
   return step.s.experts.given;
 }
 
@@ -185,15 +202,20 @@ LoweringResult experts_by_rows(const LoweringContext& at, const ProductSpec& spe
                            auto args = expert_args<ExpertDownSum>(p.step, p.weights, product);
                            args.y = p.step.s.partial;
                            args.y_stride = row_stride(product.outputs);
-                           p.step.g.launch(std::string(to_string(product.part)), run.kernel<ExpertDownSum>(), args);
+                           p.step.g.launch(std::string(to_string(product.part)), run.kernel<ExpertDownSum>(), args,
+                                           expert_traffic(p.step, p.weights.matrix(product.part),
+                                                          p.step.s.activated.bytes(), p.step.s.partial.bytes()));
                            return p.step.s.partial;
                          });
   return LoweredRun{
       .operations = spec.operations,
       .kernels = {down_by_rows<ExpertDownAdd>(at, shape, "expert_down_add", {single_row(at), residual_scale(at)})},
       .emit = emits([product](const LoadedRun& run, const StepPlace& step, const StepWeights& weights) {
+        const DecodeState& s = step.s;
         step.g.launch(std::string(to_string(product.part)), run.kernel<ExpertDownAdd>(),
-                      expert_args<ExpertDownAdd>(step, weights, product));
+                      expert_args<ExpertDownAdd>(step, weights, product),
+                      expert_traffic(step, weights.matrix(product.part), s.activated.bytes() + s.residual.bytes(),
+                                     s.residual.bytes()));
       })};
 }
 

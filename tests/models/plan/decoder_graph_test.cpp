@@ -160,6 +160,27 @@ TEST_P(DecoderGraph, AddsWhatABlockProjectsInTheKernelThatReadsTheResidualNext) 
   }
 }
 
+// A step of one row reads its experts alone.
+TEST(DecoderGraphOfExperts, ReadsTheExpertsThatRowsChooseEvenly) {
+  for (const int64_t rows : {1, 3}) {
+    Planned planned("qwen3_moe/normed", rows);
+    const Experts& experts = planned.model.config().experts;
+    const double chosen = static_cast<double>(experts.chosen) / static_cast<double>(experts.count);
+    const double share = rows == 1 ? chosen : 1 - (1 - chosen) * (1 - chosen) * (1 - chosen);
+    const Plan plan = planned.plan();
+    for (const std::string name : {"l0.gate_up", "l0.down"}) {
+      const auto node = std::ranges::find(plan.nodes, name, &PlanNode::name);
+      ASSERT_NE(node, plan.nodes.end());
+      const auto weight = std::ranges::find(node->uses, "weight", &Use::field);
+      ASSERT_NE(weight, node->uses.end()) << name;
+      const auto read = static_cast<double>(node->traffic.bytes_read), all = static_cast<double>(weight->bytes);
+      EXPECT_GT(read, share * all - 1) << name << ", " << rows << " rows";
+      EXPECT_LT(read, share * all + 8 * 1024) << name << ", " << rows << " rows";
+      EXPECT_GT(node->traffic.bytes_written, 0u) << name;
+    }
+  }
+}
+
 TEST_P(DecoderGraph, OrdersEveryTwoNodesThatShareBytes) {
   for (EdgePolicy policy : {EdgePolicy::serial, EdgePolicy::full, EdgePolicy::programmatic})
     for (const Plan& plan : plans(policy))
