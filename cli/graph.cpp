@@ -175,8 +175,7 @@ int graph(const GraphOptions& options) {
   const DirectSteps steps(session.places().front(), direct);
   if (options.why) {
     const ModelConfig& config = session.config();
-    show(to_text(network_of(config)) + "\n" + lowering_text(config, steps.shape(), session.device().properties()),
-         options.out);
+    show(to_text(network_of(config)) + "\n" + lowering_text(session.kernels(), config, steps.shape()), options.out);
     return 0;
   }
   const Plan& plan = steps.plan();

@@ -64,7 +64,7 @@ ModelGraphResult bench_model_graph(Device& device, const Stream& stream, KernelC
                                    const DecoderModel& model, const ModelGraphOptions& options) {
   const int64_t context = std::min(options.context, model.config().max_position);
   const StepMemory memory(device, model.config(), options.rows, context);
-  kernels.prepare(decoder_kernel_requests(model.config(), options.rows, device.properties()));
+  kernels.prepare(decoder_kernel_requests(kernels, model.config(), options.rows));
   const DecoderKernels chosen = decoder_kernels(kernels, model.config(), options.rows);
   const auto make_plan = [&] {
     return decoder_plan(device, model, chosen, memory.cache, memory.state, DecodePurpose::step,
@@ -199,7 +199,7 @@ BucketsResult BucketBench::build(bool reserve, int sets) {
   std::vector<KernelRequest> requests;
   std::set<std::string> distinct;
   for (const int64_t rows : buckets_)
-    for (KernelRequest& request : decoder_kernel_requests(config, rows, device_.properties()))
+    for (KernelRequest& request : decoder_kernel_requests(kernels_, config, rows))
       if (distinct.insert(to_string(request)).second) requests.push_back(std::move(request));
   const uint64_t compiled_before = kernels_.stats().compiled;
   result.kernels_ms = us_of([&] { kernels_.prepare(requests); }) * 1e-3;

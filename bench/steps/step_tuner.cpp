@@ -170,7 +170,7 @@ class Tuner {
       try {
         for (const int64_t rows : {rows_, filling_rows(options_.context)}) {
           const StepShape shape = shape_of(*place_.model, steps_options(tuning).slots, static_cast<int>(rows), nullptr);
-          std::ranges::move(decoder_kernel_requests(place_.model->config(), shape, place_.device->properties()),
+          std::ranges::move(decoder_kernel_requests(*place_.kernels, place_.model->config(), shape),
                             std::back_inserter(requests));
         }
       } catch (const Error&) {  // said at its turn

@@ -24,7 +24,7 @@ void StepDevice::bind_kernels(const StepSlotsOptions& options) {
   std::vector<KernelRequest> requests;
   const DecodeLimits limits = limits_of(options, collectives_);
   const auto add = [&](const StepShape& shape) {
-    std::ranges::move(decoder_kernel_requests(config(), shape, device_.properties()), std::back_inserter(requests));
+    std::ranges::move(decoder_kernel_requests(kernels_, config(), shape), std::back_inserter(requests));
   };
   std::map<int, std::optional<StepShape>> lanes;
   for (const auto& [bucket, rows] : plans_of(options)) {

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <utility>
 
+#include "models/lowering/cluster_counter.h"
 #include "models/weights/row_stride.h"
 #include "runtime/error.h"
 
@@ -13,8 +15,11 @@ namespace nodewright {
 namespace {
 
 // A stage gets its own part, chosen as for the whole network, so that its bits are the same.
-LoweredStep lowered_step(const ModelConfig& config, const StepShape& step, const DeviceProperties& device) {
-  LoweredStep lowered = lower(network_of(config, step.adapters.any()), {config, step, device});
+LoweredStep lowered_step(KernelCache& cache, const ModelConfig& config, const StepShape& step) {
+  ClusterCounter counter(cache);
+  LoweredStep lowered =
+      lower(network_of(config, step.adapters.any()),
+            {config, step, cache.device().properties(), std::bind_front(&ClusterCounter::count, &counter)});
   if (!config.stage.is_first()) lowered.first.clear();
   if (!config.stage.is_last()) lowered.last.clear();
   const auto own = lowered.layers.begin() + config.stage.first_layer;
@@ -77,9 +82,9 @@ bool DecoderKernels::has_head_product() const {
   return std::any_of(last.begin(), last.end(), [](const Run& run) { return !run.lowered.products.empty(); });
 }
 
-std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, const StepShape& step,
-                                                   const DeviceProperties& device) {
-  const LoweredStep lowered = lowered_step(config, step, device);
+std::vector<KernelRequest> decoder_kernel_requests(KernelCache& cache, const ModelConfig& config,
+                                                   const StepShape& step) {
+  const LoweredStep lowered = lowered_step(cache, config, step);
   std::vector<KernelRequest> requests;
   // In the order in which decoder_kernels() loads them where they were not prepared: where code lies in memory shows in
   // the step, and with the ends first eight rows of Gemma-3 1B take 1.4 % less on an H100
@@ -96,7 +101,7 @@ std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, co
 }
 
 DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, const StepShape& step) {
-  LoweredStep lowered = lowered_step(config, step, cache.device().properties());
+  LoweredStep lowered = lowered_step(cache, config, step);
   const int64_t carveout = step.tuning.shared.carveout;
   std::optional<MatmulPlanner> planner;  // opens the library
   const auto load_all = [&](std::vector<LoweredRun>& runs) {
@@ -122,8 +127,8 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
   return k;
 }
 
-std::string lowering_text(const ModelConfig& config, const StepShape& step, const DeviceProperties& device) {
-  const LoweredStep lowered = lowered_step(config, step, device);
+std::string lowering_text(KernelCache& cache, const ModelConfig& config, const StepShape& step) {
+  const LoweredStep lowered = lowered_step(cache, config, step);
   std::string text = fmt::format("{} rows; the residual travels {}\n", step.rows, to_string(lowered.form));
   for (const auto& [form, why] : lowered.forms_passed) text += fmt::format("  not {}: {}\n", to_string(form), why);
   for (const LoweringNote& note : lowered.notes) {

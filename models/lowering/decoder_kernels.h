@@ -36,8 +36,8 @@ struct DecoderKernels {
 };
 
 // What decoder_kernels will ask the cache for: to be prepared for several buckets in parallel first.
-std::vector<KernelRequest> decoder_kernel_requests(const ModelConfig& config, const StepShape& shape,
-                                                   const DeviceProperties& device);
+std::vector<KernelRequest> decoder_kernel_requests(KernelCache& cache, const ModelConfig& config,
+                                                   const StepShape& shape);
 
 // Throws Error when a kernel does not compile, with the compiler's words, and where a step of products is asked for and
 // there is no cuBLASLt.
@@ -45,6 +45,6 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
 
 // The operations of the network, for each the kernel that was chosen for a step of this shape, and why the rows of the
 // table before it were not.
-std::string lowering_text(const ModelConfig& config, const StepShape& shape, const DeviceProperties& device);
+std::string lowering_text(KernelCache& cache, const ModelConfig& config, const StepShape& shape);
 
 }  // namespace nodewright

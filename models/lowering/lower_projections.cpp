@@ -149,19 +149,20 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
   const bool normed = norm.norms != Norms::none, gained = norm.norms == Norms::gained;
   std::vector<Constant> constants = with_input(spec, norm, kernel.constants);
   if (normed) constants.push_back(constant("kGained", gained));
-  const TileShape asked{spec.rows,
-                        product.cols,
-                        row_stride(product.cols),
-                        product.outputs,
-                        spec.unit(),
-                        normed,
-                        norm.norms == Norms::post_and_own,
-                        gained,
-                        holds,
-                        normed && norm.kind == Norm::layer,
-                        tuning_of(at.step.tuning, product.part).tile,
-                        keeps_sums};
+  TileShape asked{spec.rows,
+                  product.cols,
+                  row_stride(product.cols),
+                  product.outputs,
+                  spec.unit(),
+                  normed,
+                  norm.norms == Norms::post_and_own,
+                  gained,
+                  holds,
+                  normed && norm.kind == Norm::layer,
+                  tuning_of(at.step.tuning, product.part).tile,
+                  keeps_sums};
   if (asked.held && !asked.holds()) return "registers do not hold its rows";
+  if (asked.splits() > 1) asked.clusters = at.clusters_of(asked.splits());
   const TileShape shape = asked.fitting(at.device.sm_count, at.device.shared_optin_bytes);
   const int64_t ring = shape.ring(at.device.sm_count, at.device.shared_optin_bytes);
   if (ring == 0) return "a block's shared memory does not hold it";

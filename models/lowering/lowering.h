@@ -3,6 +3,7 @@
 // does. A kernel for another operation needs its .cu, its .h, and a row in lowering.cpp and lowering_rows.h.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -25,6 +26,10 @@ struct LoweringContext {
   const ModelConfig& config;
   const StepShape& step;
   const DeviceProperties& device;
+  // Clusters of `blocks` blocks that run at once, each block alone on its SM. Empty: as many as the SMs have room for.
+  std::function<int64_t(int64_t blocks)> clusters = {};
+
+  int64_t clusters_of(int64_t blocks) const { return clusters ? clusters(blocks) : device.sm_count / blocks; }
 };
 
 // The form in which kernels leave the residual, the same in a whole step.

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <map>
 #include <span>
 #include <string>
@@ -83,6 +84,8 @@ struct Card {
   int cc_major, cc_minor, sm_count;
   unsigned shared_optin_bytes;  // of a block
   unsigned shared_bytes;        // of an SM
+  // Clusters of 2, 4 and 8 blocks that run at once on an H200 (bench/results/2026-11-23-h200-held-rows.txt).
+  std::array<int64_t, 3> clusters = {66, 30, 15};
 
   std::string target() const { return "sm_" + std::to_string(cc_major) + std::to_string(cc_minor); }
   DeviceProperties properties() const {
@@ -106,7 +109,10 @@ inline StepShape shipped_step(const Card& card, const ModelConfig& config, int64
 }
 
 inline LoweredStep lowered_on(const Card& card, const ModelConfig& config, const StepShape& step) {
-  return lower(network_of(config, step.adapters.any()), {config, step, card.properties()});
+  const auto clusters = [&](int64_t blocks) {
+    return card.clusters.at(static_cast<size_t>(std::countr_zero(static_cast<uint64_t>(blocks))) - 1);
+  };
+  return lower(network_of(config, step.adapters.any()), {config, step, card.properties(), clusters});
 }
 
 // A kernel compiled for a target, with all the ways in which cards of that target launch it.

@@ -35,6 +35,7 @@ struct TileShape {
   bool shifted = false;      // the norm is a LayerNorm: its shift is there, too
   TileTuning tuning = {};
   bool keeps_sums = false;  // a block's sums stay in its shared memory (product/tiles/tile_kept_sums.cuh)
+  int64_t clusters = 0;     // of splits() blocks that run at once, at most; 0: as many as the SMs have room for
 
   // Blocks of a cluster that share the columns: the fewest that can hold them, 0 where none can. With up to 32 rows a
   // warp holds four spans of 64 columns in 128 registers a lane.
@@ -83,10 +84,9 @@ struct TileShape {
     return (spans() + pieces - 1) / pieces;
   }
 
-  // Ranges that outputs are dealt in: of a block, or of a cluster. All clusters run at once: an H200 of 132 SMs, in
-  // groups of unequal size, has room for 66 of 2 blocks, 30 of 4 and 15 of 8 (cuOccupancyMaxActiveClusters).
+  // Ranges that outputs are dealt in: of a block, or of a cluster. All of them run at once.
   constexpr int64_t ranges(int64_t sm_count) const {
-    const int64_t most = splits() <= 2 ? sm_count / splits() : (sm_count / 8 - 1) * 8 / splits();
+    const int64_t most = clusters > 0 ? clusters : sm_count / splits();
     return std::min(outputs / unit, std::max<int64_t>(1, most));
   }
   constexpr int64_t most_outputs(int64_t sm_count) const {

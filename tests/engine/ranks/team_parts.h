@@ -95,7 +95,7 @@ class TeamParts {
       fill_device(device, caches_.back()->buffer().address(), std::byte{0xff}, caches_.back()->bytes(), "cache");
       const StepShape shape = adapters.any() ? slots_.back()->adapted_shape(rows) : slots_.back()->shape(rows);
       if (adapters.any()) adapters_.push_back(std::make_unique<AdapterSlots>(device, config, adapters));
-      loaded.kernels[rank]->prepare(decoder_kernel_requests(config, shape, device.properties()));
+      loaded.kernels[rank]->prepare(decoder_kernel_requests(*loaded.kernels[rank], config, shape));
       kernels_.push_back(decoder_kernels(*loaded.kernels[rank], config, shape));
       if (const std::optional<StepShape> lane = slots_.back()->lane_shape(rows))
         lane_kernels_.push_back(
