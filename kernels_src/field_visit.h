@@ -392,6 +392,12 @@ constexpr bool holds_roles() {
   }
 }
 
+// Whether a struct says that its fields are named without it.
+template <class F>
+concept Flat = requires {
+  requires F::kIsFlat;
+};
+
 // Names of fields from the argument struct on: "x", "from.x".
 struct OutsideOfAll {
   static constexpr FieldName text{};
@@ -423,7 +429,9 @@ void visit_fields(const A& args, size_t offset, Function& f) {
     using Path = FieldPath<Outside, A, I>;
     const auto at =
         offset + static_cast<size_t>(reinterpret_cast<const char*>(&field) - reinterpret_cast<const char*>(&args));
-    if constexpr (holds_roles<Field>())
+    if constexpr (Flat<Field>)
+      visit_fields<Outside>(field, at, f);
+    else if constexpr (holds_roles<Field>())
       visit_fields<Path>(field, at, f);
     else
       f(FieldInfo{Path::text, at, sizeof(Field), RoleOf<Field>::role, element_bytes_of<Field>(), element_type<Field>(),
@@ -439,7 +447,7 @@ template <class A>
 constexpr size_t count_visited() {
   return []<class Places, class... F>(const Pointers<Places, F...>*) {
     const auto of = []<class One>(std::type_identity<One>) {
-      if constexpr (holds_roles<One>())
+      if constexpr (Flat<One> || holds_roles<One>())
         return count_visited<One>();
       else
         return size_t{1};
@@ -451,7 +459,7 @@ constexpr size_t count_visited() {
 }  // namespace field_visit_detail
 
 // Calls f(FieldInfo, const Field&) for every field of `args`, in order. A field that is a struct with roles in it
-// stands for its own fields, named as in the source: "from.x".
+// stands for its own fields, named as in the source, "from.x", or with kIsFlat without the struct, "x".
 template <KernelArgs A, class Function>
 void for_each_field(const A& args, Function&& f) {
   static_assert(

@@ -4,7 +4,7 @@
 #include "kernels_src/product/end/adapter_delta.cuh"
 
 NODEWRIGHT_KERNEL(adapted_exchange_add, AdaptedExchangeAdd, ::nodewright::kThreadsOfSums) {
-  exchange_and_add(args, [&](int64_t row, int64_t col, float value) {
+  exchange_and_add(args.of, [&](int64_t row, int64_t col, float value) {
     return with_adapter<kAdapterRank, kWordsAtOnce>(args.adapter, row, static_cast<int>(col), 0, 1, value);
   });
 }

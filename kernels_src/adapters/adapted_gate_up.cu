@@ -5,5 +5,5 @@
 #include "kernels_src/product/normed_rows.cuh"
 
 NODEWRIGHT_KERNEL(adapted_gate_up, AdaptedGateUp, kThreads) {
-  product<Normed, Adapted<GateUp<kGated != 0, kActivation>, kAdapterRank>>(args);
+  product<Normed, Adapted<GateUp<kGated != 0, kActivation>, kAdapterRank>>(args.of, args.adapter);
 }

@@ -5,5 +5,5 @@
 #include "kernels_src/product/rows/exchanged_rows.cuh"
 
 NODEWRIGHT_KERNEL(adapted_project_exchange, AdaptedProjectExchange, kThreads) {
-  project_and_exchange<Adapted<End, kAdapterRank, kWordsAtOnce>>(args);
+  project_and_exchange<Adapted<End, kAdapterRank, kWordsAtOnce>>(args.of, args.adapter);
 }

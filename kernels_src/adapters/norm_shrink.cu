@@ -7,11 +7,11 @@
 NODEWRIGHT_KERNEL(norm_shrink, NormShrink, kThreads) {
   NormSlice norm;
   shrink_row<InputSlice>(
-      args, [&] { load_norm(norm, args); },
+      args, [&] { load_norm(norm, args.from); },
       [&](InputSlice& slice, int64_t row) {
         float* const partial = reinterpret_cast<float*>(shared_memory());
         load_fp32_slice(slice, args.from.x.data + row * kStride);
-        if constexpr (kPostNorm != 0) add_projected(slice, norm, args, row, 1, partial);
-        norm_slice(slice, norm, args.eps, partial + kSegment * kTile * kWarps);
+        if constexpr (kPostNorm != 0) add_projected(slice, norm, args.from, row, 1, partial);
+        norm_slice(slice, norm, args.from.eps, partial + kSegment * kTile * kWarps);
       });
 }

@@ -5,5 +5,7 @@
 NODEWRIGHT_KERNEL(shrink, Shrink, kThreads) {
   shrink_row<RowSlice>(
       args, [] {},
-      [&](RowSlice& slice, int64_t row) { load_slice(slice, args.x.data + row * args.x_stride, args.x_stride); });
+      [&](RowSlice& slice, int64_t row) {
+        load_slice(slice, args.from.x.data + row * args.from.x_stride, args.from.x_stride);
+      });
 }

@@ -1,7 +1,7 @@
 // h = s A x of each row's own adapter: the first half of what a LoRA adapter adds to a product.
 #pragma once
 
-#include "kernels_src/args.h"
+#include "kernels_src/argument_blocks.h"
 #include "kernels_src/residual/residual.h"
 
 namespace nodewright {
@@ -19,9 +19,8 @@ struct AdapterRows {
 // A x of rows that lie as the product reads them.
 struct Shrink {
   AdapterRows adapter;
-  In<bf16> x;           // [rows, x_stride], the first kCols elements of a row count
+  RowsIn from;
   PartialOut<float> h;  // [rows, ranks]; zero where the row has no adapter
-  int64_t x_stride;     // elements between two rows of x
 };
 
 // A norm(x) of the residual, whose norm the product computes for itself (norm_shrink.cu).
@@ -29,7 +28,6 @@ struct NormShrink {
   AdapterRows adapter;
   ResidualIn from;      // and its norm; never gained, and its x_next is empty
   PartialOut<float> h;  // [rows, ranks]; zero where the row has no adapter
-  float eps;            // added to the mean square, or to the variance
 };
 
 // Constants and launch shape: shrink_shape.h.

@@ -5,5 +5,5 @@
 #include "kernels_src/product/normed_tiles.cuh"
 
 NODEWRIGHT_KERNEL_OF(tile_adapted_gate_up, AdaptedGateUp, kThreads, kBlocksOfSm) {
-  product<Normed, Adapted<GateUp<kGated != 0, kActivation>, kAdapterRank>>(args);
+  product<Normed, Adapted<GateUp<kGated != 0, kActivation>, kAdapterRank>>(args.of, args.adapter);
 }

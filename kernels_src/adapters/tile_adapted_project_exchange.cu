@@ -5,5 +5,5 @@
 #include "kernels_src/product/tiles/tile_exchanged_rows.cuh"
 
 NODEWRIGHT_KERNEL_OF(tile_adapted_project_exchange, AdaptedProjectExchange, kThreads, kBlocksOfSm) {
-  tile_project_and_exchange<Adapted<End, kAdapterRank, kWordsAtOnce>>(args);
+  tile_project_and_exchange<Adapted<End, kAdapterRank, kWordsAtOnce>>(args.of, args.adapter);
 }

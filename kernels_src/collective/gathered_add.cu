@@ -16,24 +16,24 @@ NODEWRIGHT_DEVICE float gathered_value(const GatheredAdd& args, int64_t rank, in
 
 // Returns what stands at (row, n) then.
 NODEWRIGHT_DEVICE float put_gathered(const GatheredAdd& args, int64_t row, int64_t n) {
-  const int64_t at = row * args.stride + n;
+  const int64_t at = row * args.to.stride + n;
   float sum = gathered_value(args, 0, at);
   NODEWRIGHT_UNROLL_BY(8)
   for (int64_t rank = 1; rank < kRanks; ++rank) sum = __fadd_rn(sum, gathered_value(args, rank, at));
   if constexpr (kAdds != 0) {
-    sum = __fadd_rn(args.residual.data[at], sum);
-    args.residual.data[at] = sum;
+    sum = __fadd_rn(args.to.residual.data[at], sum);
+    args.to.residual.data[at] = sum;
   } else {
-    args.sum.data[at] = sum;
+    args.to.sum.data[at] = sum;
   }
   if constexpr (kLeavesGained != 0)
-    args.next.gained.data[row * args.cols + n] = to_bf16(sum * to_float(args.next.gain.data[n]));
+    args.to.next.gained.data[row * args.cols + n] = to_bf16(sum * to_float(args.to.next.gain.data[n]));
   return sum;
 }
 
 // Rows of a part of the squares.
 NODEWRIGHT_DEVICE int64_t rows_of_squares(const GatheredAdd& args) {
-  return (static_cast<int64_t>(args.next.gained.count) / args.cols + 7) / 8 * 8;
+  return (static_cast<int64_t>(args.to.next.gained.count) / args.cols + 7) / 8 * 8;
 }
 
 // Columns of this block, and after them the squares of one row after the other.
@@ -43,7 +43,7 @@ NODEWRIGHT_DEVICE void add_columns(const GatheredAdd& args, int64_t live) {
     const float sum = n < args.cols ? put_gathered(args, row, n) : 0.0f;
     if constexpr (kLeavesGained != 0) {
       const float squares = block_sum(sum * sum, reinterpret_cast<float*>(shared_memory()));
-      if (threadIdx.x == 0) args.next.squares.data[blockIdx.x * rows_of_squares(args) + row] = squares;
+      if (threadIdx.x == 0) args.to.next.squares.data[blockIdx.x * rows_of_squares(args) + row] = squares;
     }
   }
 }
@@ -67,7 +67,7 @@ NODEWRIGHT_DEVICE void add_as_tiles(const GatheredAdd& args, int64_t live) {
       for (int n = first + lane; n < last && row < live; n += 32) {
         float squares = 0.0f;
         for (int at = n; at < n + 32 && at < last; at += kOfRow) {
-          const float sum = args.residual.data[row * args.stride + at];
+          const float sum = args.to.residual.data[row * args.to.stride + at];
           squares = fmaf(sum, sum, squares);
         }
         of_lane[lane] = __fadd_rn(of_lane[lane], squares);
@@ -75,7 +75,7 @@ NODEWRIGHT_DEVICE void add_as_tiles(const GatheredAdd& args, int64_t live) {
     NODEWRIGHT_UNROLL
     for (int half = kOfRow / 2; half > 0; half /= 2) NODEWRIGHT_UNROLL
     for (int lane = 0; lane < half; ++lane) of_lane[lane] = __fadd_rn(of_lane[lane], of_lane[lane + half]);
-    args.next.squares.data[blockIdx.x * rows + row] = of_lane[0];
+    args.to.next.squares.data[blockIdx.x * rows + row] = of_lane[0];
   }
 }
 

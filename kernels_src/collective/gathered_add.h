@@ -9,15 +9,12 @@
 namespace nodewright {
 
 struct GatheredAdd {
-  Optional<In<float>> values = {};       // [kRanks, values_stride / stride rows, stride]; empty if kBulk is 1
-  Optional<In<bf16>> values_bf16 = {};   // the same; empty if kBulk is 0
-  Optional<InOut<float>> residual = {};  // [rows, stride] the same on all ranks; empty if kAdds is 0
-  Optional<PartialOut<float>> sum = {};  // [rows, stride]; empty if kAdds is 1
-  In<int32_t> n_live;                    // [1] rows that count, the same on all ranks
+  Optional<In<float>> values = {};      // [kRanks, values_stride / stride rows, stride]; empty if kBulk is 1
+  Optional<In<bf16>> values_bf16 = {};  // the same; empty if kBulk is 0
+  SumOut to;
+  In<int32_t> n_live;  // [1] rows that count, the same on all ranks
   int64_t cols;
-  int64_t stride;         // elements between two rows
   int64_t values_stride;  // elements between the values of two ranks
-  ResidualOut next;       // a part for each block of columns
 };
 
 // Constants: kRanks; kAdds; kBulk; kLeavesGained; kLanes: 0, or with kLeavesGained of a row in the tiles whose order of

@@ -8,10 +8,11 @@ NODEWRIGHT_KERNEL(gathered_embed, GatheredEmbed, kGatheredEmbedThreads) {
   wait_for_inputs();
   release_behind_wait();
   const int64_t row = blockIdx.x;
-  if (row >= args.n_live.data[0]) return;
-  const int64_t token = step_token(args, row);
+  if (row >= args.in.n_live.data[0]) return;
+  const int64_t token = step_token(args.in, row);
   int64_t rank = 0;
-  while (token >= first_token(args, rank + 1)) ++rank;
-  const bf16* const from = args.gathered.data + rank * args.gathered_stride + row * args.stride;
-  put_embedded_row<kGatheredEmbedThreads>(args, row, [&](int64_t i, float(&v)[8]) { unpack_8(load_16(from + i), v); });
+  while (token >= first_token(args.in, rank + 1)) ++rank;
+  const bf16* const from = args.gathered.data + rank * args.gathered_stride + row * args.to.stride;
+  put_embedded_row<kGatheredEmbedThreads>(args.to, row,
+                                          [&](int64_t i, float(&v)[8]) { unpack_8(load_16(from + i), v); });
 }

@@ -8,18 +8,18 @@ NODEWRIGHT_KERNEL(rank_value, RankValue, kRankValueThreads) {
   const int64_t n = static_cast<int64_t>(blockIdx.x) * kRankValueThreads + threadIdx.x;
   float bias = 0.0f;
   if constexpr (kBias != 0)
-    if (n < args.cols) bias = to_float(args.bias.data[n]);
+    if (n < args.own.cols) bias = to_float(args.own.bias.data[n]);
   wait_for_inputs();
-  if (n >= args.cols) return;
-  for (int64_t row = blockIdx.y; row < args.n_live.data[0]; row += gridDim.y) {
+  if (n >= args.own.cols) return;
+  for (int64_t row = blockIdx.y; row < args.own.n_live.data[0]; row += gridDim.y) {
     float v = 0.0f;
     if constexpr (kChosen != 0) {
       for (int64_t pair = row * kChosen; pair < (row + 1) * kChosen; ++pair)
-        v = fmaf(args.weights.data[pair], args.y.data[pair * args.stride + n], v);
+        v = fmaf(args.own.weights.data[pair], args.own.y.data[pair * args.stride + n], v);
     } else if constexpr (kBulk != 0) {
-      v = to_float(args.y_bf16.data[row * args.stride + n]);
+      v = to_float(args.own.y_bf16.data[row * args.stride + n]);
     } else {
-      v = args.y.data[row * args.stride + n];
+      v = args.own.y.data[row * args.stride + n];
     }
     v = scaled_by<kScale>(v + bias);
     if constexpr (kBulk != 0)

@@ -3,20 +3,16 @@
 #pragma once
 
 #include "kernels_src/args.h"
+#include "kernels_src/exchange/exchange_add.h"
 #include "kernels_src/launch_shape.h"
 
 namespace nodewright {
 
 struct RankValue {
-  Optional<In<float>> y = {};              // [rows, stride], or [rows, kChosen, stride] what each expert of a row gave
-  Optional<In<bf16>> y_bf16 = {};          // [rows, stride] the same, where y is empty: with kBulk, without kChosen
-  Optional<In<float>> weights = {};        // [rows, kChosen] of the experts; empty if kChosen is 0
-  Optional<Frozen<bf16>> bias = {};        // [cols]; empty if kBias is 0
-  Optional<PartialOut<float>> value = {};  // [rows, stride]; empty if kBulk is 1
+  OwnIn own;
+  Optional<PartialOut<float>> value = {};      // [rows, stride]; empty if kBulk is 1
   Optional<PartialOut<bf16>> value_bf16 = {};  // [rows, stride]; empty if kBulk is 0
-  In<int32_t> n_live;                          // [1] rows that count
-  int64_t cols;
-  int64_t stride;  // elements between two rows
+  int64_t stride;                              // elements between two rows
 };
 
 // Constants: kBias; kScale: the bits of a factor, 0: none; kBulk: rounded to bf16; kChosen: experts of a row, 0: one

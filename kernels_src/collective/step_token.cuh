@@ -2,19 +2,16 @@
 #pragma once
 
 #include "kernels_src/device/numeric.cuh"
+#include "kernels_src/residual/embed.h"
 
 namespace nodewright {
 
-template <class Args>
-NODEWRIGHT_DEVICE int64_t step_token(const Args& args, int64_t row) {
-  int token = args.tokens.data[row];
-  if (token < 0) token = args.last_token.data[args.sequences.data[row]];
-  return token < 0 || token >= args.vocab ? 0 : token;  // a failed row's -1 must not be followed
+NODEWRIGHT_DEVICE int64_t step_token(const StepTokens& in, int64_t row) {
+  int token = in.tokens.data[row];
+  if (token < 0) token = in.last_token.data[in.sequences.data[row]];
+  return token < 0 || token >= in.vocab ? 0 : token;  // a failed row's -1 must not be followed
 }
 
-template <class Args>
-NODEWRIGHT_DEVICE int64_t first_token(const Args& args, int64_t rank) {
-  return args.vocab * rank / kRanks;
-}
+NODEWRIGHT_DEVICE int64_t first_token(const StepTokens& in, int64_t rank) { return in.vocab * rank / kRanks; }
 
 }  // namespace nodewright

@@ -2,18 +2,19 @@
 // block of library products.
 #pragma once
 
-#include "kernels_src/args.h"
+#include "kernels_src/argument_blocks.h"
 #include "kernels_src/launch_shape.h"
 
 namespace nodewright {
 
 struct Gate {
-  In<bf16> x;          // [rows, x_stride]: element 2i gate i, element 2i + 1 up i; without a gate i up i
-  PartialOut<bf16> y;  // [rows, y_stride]
-  In<int32_t> n_live;  // [1]
-  int64_t outputs;     // elements of a row of y that count
-  int64_t x_stride;    // a multiple of 8, at least `outputs` or, with a gate, twice as many
-  int64_t y_stride;
+  static constexpr bool kIsFlat = true;
+  // Element 2i of a row of x is gate i, element 2i + 1 up i; without a gate i up i. x_stride: a multiple of 8, at least
+  // `outputs` or, with a gate, twice as many.
+  RowsIn from;
+  RowsOut<bf16> to;
+  In<int32_t> n_live;                // [1]
+  int64_t outputs;                   // elements of a row of y that count
   Optional<Frozen<bf16>> bias = {};  // of the elements of a row of x, or empty; 16-byte aligned
 };
 

@@ -9,8 +9,8 @@
 namespace nodewright {
 
 // change(row, i, v): what else happens to the thread's eight elements of x, of which element i of y is the first.
-template <class Args, class Change>
-NODEWRIGHT_DEVICE void gate_row(const Args& args, Change change) {
+template <class Change>
+NODEWRIGHT_DEVICE void gate_row(const Gate& args, Change change) {
   constexpr int kUnit = kGated != 0 ? 2 : 1, kEach = 8 / kUnit;  // elements of x for one of y; of y, of a thread
   release_dependents();
   wait_for_inputs();
@@ -23,7 +23,7 @@ NODEWRIGHT_DEVICE void gate_row(const Args& args, Change change) {
     for (int j = 0; j < 8; ++j) to[j] = i + j / kUnit < args.outputs ? to_float(from[j]) : 0.0f;
   };
   float v[8], bias[8];
-  load(v, args.x.data + row * args.x_stride + kUnit * i, [](const bf16* p) { return load_16(p); });
+  load(v, args.from.x.data + row * args.from.x_stride + kUnit * i, [](const bf16* p) { return load_16(p); });
   if constexpr (kBias != 0) load(bias, args.bias.data + kUnit * i, [](const bf16* p) { return load_frozen_16(p); });
   if (row >= args.n_live.data[0]) return;  // not before: the loads would follow each other
   if constexpr (kBias != 0) {
@@ -35,7 +35,7 @@ NODEWRIGHT_DEVICE void gate_row(const Args& args, Change change) {
     if constexpr (kGated != 0) return activate<kActivation>(v[2 * j]) * v[2 * j + 1];
     return activate<kActivation>(v[j]);
   };
-  bf16* y = args.y.data + row * args.y_stride + i;
+  bf16* y = args.to.y.data + row * args.to.y_stride + i;
   NODEWRIGHT_UNROLL
   for (int j = 0; j < kEach; ++j)
     if (i + j < args.outputs) y[j] = to_bf16(value(j));

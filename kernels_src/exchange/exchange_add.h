@@ -9,19 +9,23 @@
 
 namespace nodewright {
 
+// What this rank has of a sum, [rows, stride].
+struct OwnIn {
+  static constexpr bool kIsFlat = true;
+  Optional<In<float>> y = {};        // [rows, stride]; or [rows, kChosen, stride] what each expert of a row gave
+  Optional<In<bf16>> y_bf16 = {};    // [rows, stride] the same, where y is empty: with kBulk, without kChosen
+  Optional<In<float>> weights = {};  // [rows, kChosen] of the experts; empty if kChosen is 0
+  Optional<Frozen<bf16>> bias = {};  // [cols] of this rank; empty if kBias is 0
+  In<int32_t> n_live;                // [1] rows that count, the same on all ranks
+  int64_t cols;
+};
+
 // Takes part in one exchange of rows * cols values, a packet each; or with kBulk in one bulk exchange of them, rounded
 // to bf16.
 struct ExchangeAdd {
-  Optional<In<float>> y = {};            // [rows, stride] what this rank has; or [rows, kChosen, stride] its experts
-  Optional<In<bf16>> y_bf16 = {};        // [rows, stride] the same, where y is empty: with kBulk, without kChosen
-  Optional<In<float>> weights = {};      // [rows, kChosen] of the experts; empty if kChosen is 0
-  Optional<Frozen<bf16>> bias = {};      // [cols] of this rank; empty if kBias is 0
-  Optional<InOut<float>> residual = {};  // [rows, stride] the same on all ranks; empty if kAdds is 0
-  Optional<PartialOut<float>> sum = {};  // [rows, stride]; empty if kAdds is 1
-  In<int32_t> n_live;                    // [1] rows that count, the same on all ranks
-  int64_t cols;
-  int64_t stride;     // elements between two rows
-  ResidualOut next;   // a part for each block of columns
+  static constexpr bool kIsFlat = true;
+  OwnIn own;
+  SumOut to;          // of stride `stride`, as y
   Exchange exchange;  // packet m * cols + n: row m, column n; of bulk word m * cols / 8 + n: columns 8 n .. + 7
 };
 

@@ -1,24 +1,23 @@
 // What the second halves of mixtures of few rows have in common: the weighted sum over a row's experts of x . W^T.
 //
-// Constants: those of expert_down_add.h but kScale.
+// Constants: those of expert_down_rows.h but kScale.
 #pragma once
 
-#include "kernels_src/experts/expert_down_add.h"
+#include "kernels_src/experts/expert_down_rows.h"
 #include "kernels_src/experts/expert_rows.cuh"
 
 namespace nodewright {
 
-// Calls put(m, n, sum) for outputs n of row m, in one thread each, after the wait. `Args`: ExpertDownAdd or
-// ExpertDownSum.
-template <class Args, class Put>
-NODEWRIGHT_DEVICE void sum_expert_rows(const Args& args, Put put) {
+// Calls put(m, n, sum) for outputs n of row m, in one thread each, after the wait.
+template <class To, class Put>
+NODEWRIGHT_DEVICE void sum_expert_rows(const ExpertDownRows<To>& args, Put put) {
   constexpr int kOfBlock = static_cast<int>(kRowsOfBlock), kGroup = static_cast<int>(kRowsOfGroup);
   auto* const sums_of = reinterpret_cast<float*>(shared_memory());  // [warps][kRowsOfBlock]
   const int64_t row = blockIdx.y;
   const int first = static_cast<int>(blockIdx.x) * kOfBlock, count = min(kOfBlock, static_cast<int>(kOutputs) - first);
   const int j = warp_of_block() / static_cast<int>(kParts), groups = (count + kGroup - 1) / kGroup;
   const int64_t expert = valid_expert(load_settled(args.experts.data + row * kChosen + j));
-  const bf16* const matrix = args.weight.data + (expert * kOutputs + first) * kStride;
+  const bf16* const matrix = args.w.weight.data + (expert * kOutputs + first) * kStride;
   const auto group_at = [&](int g, int& rows) {
     rows = min(kGroup, count - g * kGroup);
     return matrix + g * kGroup * kStride;
@@ -28,7 +27,7 @@ NODEWRIGHT_DEVICE void sum_expert_rows(const Args& args, Put put) {
   release_dependents();
   wait_for_inputs();
   if (kSingleRow == 0 && row >= args.n_live.data[0]) return;
-  const bf16* const x_row = args.x.data + (row * kChosen + j) * args.x_stride;
+  const bf16* const x_row = args.from.x.data + (row * kChosen + j) * args.from.x_stride;
   stream.run(
       groups, group_at, [&](int column, float(&x)[8]) { load_counted_8(x_row, column, x); },
       [&](int g, float(&sums)[kGroup]) {

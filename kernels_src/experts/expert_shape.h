@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels_src/experts/expert_down_add.h"
+#include "kernels_src/experts/expert_down_rows.h"
 #include "kernels_src/experts/group_by_expert.h"
 #include "kernels_src/experts/norm_expert_gate_up.h"
 #include "kernels_src/launch_shape.h"

@@ -71,7 +71,8 @@ struct StagedRows {
       const int row = i / kWords, at = i % kWords * 8;
       const bool there = row < job.count && first + at < kStride;
       const bf16* const from =
-          there ? args.x.data + x_row(args.pairs.data[job.first + row]) * args.x_stride + first + at : args.x.data;
+          there ? args.from.x.data + x_row(args.pairs.data[job.first + row]) * args.from.x_stride + first + at
+                : args.from.x.data;
       copies.request(buffer(stage) + row * kRowBytes + at * 2, from, there);
     }
     copies.close_group();
@@ -122,7 +123,7 @@ NODEWRIGHT_DEVICE void multiply_experts(const Args& args, XRow x_row, Store stor
   for (int at = range.first; at < range.last;) {
     const ExpertJob job = args.jobs.data[at / kUnits];
     const int first_of_job = at / kUnits * kUnits, end = min(range.last, first_of_job + kUnits);
-    const bf16* const matrix = args.weight.data + static_cast<int64_t>(job.expert) * kOutputs * kStride;
+    const bf16* const matrix = args.w.weight.data + static_cast<int64_t>(job.expert) * kOutputs * kStride;
     const int stages = kPieces > 1 ? (end - at + kWarps - 1) / kWarps * kPieces : 1;
     __syncthreads();  // everybody has read what was staged before
     staged.request(args, job, 0, x_row);

@@ -49,7 +49,7 @@ NODEWRIGHT_KERNEL(norm_expert_gate_up, NormExpertGateUp, kExpertRowsThreads) {
   const auto group_at = [&](int g, int& rows) {
     const int unit = first + g * kWarps, j = unit / kUnits;
     rows = 2;
-    return args.weight.data +
+    return args.w.weight.data +
            (valid_expert(args.experts.data[row * kChosen + j]) * kOutputs + 2 * (unit - j * kUnits)) * kStride;
   };
   ExpertRows<2, 1> stream(0);
@@ -66,7 +66,7 @@ NODEWRIGHT_KERNEL(norm_expert_gate_up, NormExpertGateUp, kExpertRowsThreads) {
         warp_sums(sums);
         const int unit = first + g * kWarps, j = unit / kUnits;
         if (lane_of_warp() == 0)
-          args.y.data[(row * kChosen + j) * args.y_stride + (unit - j * kUnits)] =
+          args.to.y.data[(row * kChosen + j) * args.to.y_stride + (unit - j * kUnits)] =
               to_bf16(activate<kActivation>(sums[0]) * sums[1]);
       });
 }

@@ -23,8 +23,9 @@ struct Plain {
   }
 };
 
-template <class Source, class To, class Args>
-NODEWRIGHT_DEVICE void product(const Args& args) {
+// `more`: what the end's adjusted() takes beside the sum.
+template <class Source, class To, class Args, class... More>
+NODEWRIGHT_DEVICE void product(const Args& args, const More&... more) {
   constexpr int kUnit = To::kUnit;
   static_assert(kBatch % kUnit == 0, "a gate row and its up row end in the same segment");
   const int own = static_cast<int>(threadIdx.x);
@@ -37,7 +38,7 @@ NODEWRIGHT_DEVICE void product(const Args& args) {
   Source::run(
       args, kUnit,
       [&](int64_t first_row, int64_t live, int segment, int rows) {
-        if (kComesWithX && own < rows && live > 0) first = To::request(args, RowPlace{{first_row, segment, own}});
+        if (kComesWithX && own < rows && live > 0) first = To::request(args.to, RowPlace{{first_row, segment, own}});
       },
       [&](int64_t first_row, int64_t live, int segment, int rows, auto sum) {
         const int results = rows / kUnit;
@@ -46,9 +47,10 @@ NODEWRIGHT_DEVICE void product(const Args& args) {
           if (m >= live) continue;
           const auto value = [&, r = r, m = m](int part) {
             const int of_segment = kUnit * r + part, output = segment + of_segment;
-            return To::adjusted(args, first_row + m, output, output % kUnit, biased(args, output, sum(of_segment, m)));
+            return To::adjusted(first_row + m, output, output % kUnit, biased(args.w, output, sum(of_segment, m)),
+                                more...);
           };
-          To::put(args, RowPlace{{first_row + m, segment / kUnit, r}}, value, has_first && i == own, first, kept);
+          To::put(args.to, RowPlace{{first_row + m, segment / kUnit, r}}, value, has_first && i == own, first, kept);
         }
         has_first = false;
       });

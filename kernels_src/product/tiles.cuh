@@ -8,6 +8,8 @@
 namespace nodewright {
 
 struct TilePlace : ResultPlace<int> {
+  int64_t outputs;  // of a row
+
   template <class T>
   NODEWRIGHT_DEVICE T* of_output(T* data, int64_t stride) const {
     return in(data, stride);
@@ -19,7 +21,7 @@ struct TilePlace : ResultPlace<int> {
 struct Plain {
   template <class Args, class Before, class Store>
   NODEWRIGHT_DEVICE static void run(const Args& args, int /*unit*/, Before before, Store store) {
-    const OutputRange range = block_outputs<kSplits>(args.outputs, 1);
+    const OutputRange range = block_outputs<kSplits>(args.w.outputs, 1);
     int live = 0;
     tile_project_rows(
         args, range, live,
@@ -42,8 +44,9 @@ NODEWRIGHT_DEVICE void for_each_owned_pair(F f) {
   }
 }
 
-template <class Source, class To, class Args>
-NODEWRIGHT_DEVICE void product(const Args& args) {
+// `more`: what the end's adjusted() takes beside the sum.
+template <class Source, class To, class Args, class... More>
+NODEWRIGHT_DEVICE void product(const Args& args, const More&... more) {
   constexpr int kResults = 2 / To::kUnit;  // of a pair of outputs
   PairBiases biases;
   typename To::Held held[To::kEarly ? kOwned : 1][kResults];
@@ -51,32 +54,33 @@ NODEWRIGHT_DEVICE void product(const Args& args) {
   Source::run(
       args, To::kUnit,
       [&](int j, int n, int m, auto counts) {
-        biases.request(args, j, n);
+        biases.request(args.w, j, n);
         if constexpr (To::kEarly) {
           NODEWRIGHT_UNROLL_ON_DEVICE
           for (int k = 0; k < kResults; ++k)
-            if (counts(k)) held[j][k] = To::request(args, TilePlace{{m, n, k}});
+            if (counts(k)) held[j][k] = To::request(args.to, TilePlace{{m, n, k}, args.w.outputs});
         }
       },
       [&](int j, int n, int m, float first, float second, auto counts) {
         biases.add(j, first, second);
         if constexpr (To::kAdjusts) {
-          first = To::adjusted(args, m, n, 0, first);
-          if (counts(1)) second = To::adjusted(args, m, n + 1, To::kUnit - 1, second);
+          first = To::adjusted(m, n, 0, first, more...);
+          if (counts(1)) second = To::adjusted(m, n + 1, To::kUnit - 1, second, more...);
         }
         NODEWRIGHT_UNROLL_ON_DEVICE
         for (int k = 0; k < kResults; ++k) {
           if (!counts(k)) break;
           To::put(
-              args, TilePlace{{m, n / To::kUnit, k}}, [&](int part) { return k + part == 0 ? first : second; }, true,
-              held[To::kEarly ? j : 0][k], kept[To::kGathers ? j : 0]);
+              args.to, TilePlace{{m, n / To::kUnit, k}, args.w.outputs},
+              [&](int part) { return k + part == 0 ? first : second; }, true, held[To::kEarly ? j : 0][k],
+              kept[To::kGathers ? j : 0]);
         }
       });
   if constexpr (To::kGathers) {
     for_each_owned_pair([&](int j, int i) {
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int offset = kHalfTile / 2; offset > 0; offset /= 2) To::join(kept[j], offset);
-      if (i % kHalfTile == 0) To::finish(args, i / kHalfTile, static_cast<int>(kTokens), kept[j]);
+      if (i % kHalfTile == 0) To::finish(args.to, i / kHalfTile, static_cast<int>(kTokens), kept[j]);
     });
   }
 }

@@ -12,8 +12,8 @@ NODEWRIGHT_KERNEL(norm_project, NormProject, kThreads) {
     for (int i = static_cast<int>(threadIdx.x); i < rows * kTile; i += static_cast<int>(kThreads)) {
       const auto [r, m] = sum_place(i, rows);
       if (m >= live) continue;
-      const float v = capped_by<kCap>(scaled_by<kScale>(biased(args, segment + r, sum(r, m))));
-      args.y.data[(first_row + m) * args.y_stride + segment + r] = v;
+      const float v = capped_by<kCap>(scaled_by<kScale>(biased(args.w, segment + r, sum(r, m))));
+      args.to.y.data[(first_row + m) * args.to.y_stride + segment + r] = v;
       if (keeps_best) keep_best(best[threadIdx.x], v, segment + r);
     }
   });

@@ -1,7 +1,7 @@
 // y = norm(x) . W^T + bias: the qkv projection and the logits.
 #pragma once
 
-#include "kernels_src/args.h"
+#include "kernels_src/argument_blocks.h"
 #include "kernels_src/launch_shape.h"
 #include "kernels_src/residual/residual.h"
 #include "kernels_src/sampling/scored_token.h"
@@ -9,16 +9,12 @@
 namespace nodewright {
 
 struct NormProject {
-  ResidualIn from;                   // and its norm
-  Frozen<bf16> weight;               // [outputs, stride]
-  Optional<Frozen<bf16>> bias = {};  // [outputs], or empty
-  PartialOut<float> y;               // [rows, y_stride]
+  ResidualIn from;  // and its norm
+  WeightIn w;
+  RowsOut<float> to;
   // [rows, blocks] the largest of each block's outputs, no token if one is NaN; of one row or in tiles, or empty
   Optional<PartialOut<ScoredToken>> best = {};
   In<int32_t> n_live;  // [1] rows that count; not read at bucket 1
-  int64_t outputs;     // rows of weight
-  int64_t y_stride;    // elements between two rows of y
-  float eps;           // added to the mean square, or to the variance
 
   // For logits in tiles with `best`; empty otherwise. Greedy rows then leave no y, unless keeps_all says so.
   Optional<In<float>> temperature = {};  // [rows]

@@ -22,7 +22,7 @@ NODEWRIGHT_KERNEL(norm_hidden, NormHidden, kNormHiddenThreads) {
   if constexpr (kPostNorm != 0) {
     const float* projected = args.from.projected.data + row * args.stride;
     each([&](int i) { post_scale = fmaf(projected[i], projected[i], post_scale); });
-    post_scale = 1.0f / sqrtf(block_sum(post_scale, scratch) / static_cast<float>(cols) + args.eps);
+    post_scale = 1.0f / sqrtf(block_sum(post_scale, scratch) / static_cast<float>(cols) + args.from.eps);
   }
   const auto at = [&](int i) {
     if constexpr (kPostNorm != 0)
@@ -37,7 +37,7 @@ NODEWRIGHT_KERNEL(norm_hidden, NormHidden, kNormHiddenThreads) {
   }
   each([&](int i) { squares = fmaf(at(i) - mean, at(i) - mean, squares); });
   squares = block_sum(squares, scratch);
-  const float scale = 1.0f / sqrtf(squares / static_cast<float>(cols) + args.eps);
+  const float scale = 1.0f / sqrtf(squares / static_cast<float>(cols) + args.from.eps);
   each([&](int i) {
     float v = (at(i) - mean) * (scale * (kOffset + to_float(args.from.gain.data[i])));
     if constexpr (kCentred) v += to_float(args.from.shift.data[i]);

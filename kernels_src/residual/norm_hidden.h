@@ -12,7 +12,6 @@ struct NormHidden {
   PartialOut<float> y;  // [rows, cols]
   In<int32_t> n_live;   // [1]
   int64_t stride;       // elements between two rows of x
-  float eps;            // added to the mean square, or to the variance
 };
 
 // Constants: kNorm (kernels_src/residual/norm.h), kPostNorm.

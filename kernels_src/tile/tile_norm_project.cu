@@ -20,11 +20,11 @@ NODEWRIGHT_KERNEL_OF(tile_norm_project, NormProject, kThreads, kBlocksOfSm) {
   for (int j = 0; j < kOwned; ++j) best[j] = ScoredToken{-INFINITY, -1}, stores[j] = true;
   PairBiases biases;
   tile_project_normed(
-      args, 1, [&](int j, int n, int) { biases.request(args, j, n); },
+      args, 1, [&](int j, int n, int) { biases.request(args.w, j, n); },
       [&](int j, int n, int m, float first, float second, bool is_last) {
         biases.add(j, first, second);
         first = capped_by<kCap>(scaled_by<kScale>(first)), second = capped_by<kCap>(scaled_by<kScale>(second));
-        float* y = args.y.data + m * args.y_stride + n;
+        float* y = args.to.y.data + m * args.to.y_stride + n;
         if (keeps_best && best[j].token == -1) stores[j] = is_stored(args, m);  // the thread's first outputs of the row
         if (stores[j]) y[0] = first;
         if (keeps_best) keep_best(best[j], first, n);

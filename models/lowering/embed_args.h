@@ -6,24 +6,25 @@
 
 namespace nodewright {
 
-// Sets `residual` to what the kernel leaves. `Args`: of one of these.
+inline StepTokens step_tokens(const StepPlace& step) {
+  const StepInputs& in = step.s.inputs;
+  return {in.tokens, in.sequences, step.s.last_token, in.n_live, step.config.vocab};
+}
+
+// Sets `residual` to what the kernel leaves. `Args`: Embed or GatheredEmbed.
 template <class Args>
 Args embed_args(const StepPlace& step, const StepWeights& weights, Residual& residual, ResidualForm form) {
   const DecodeState& s = step.s;
   Args args{};
-  args.tokens = s.inputs.tokens;
-  args.sequences = s.inputs.sequences;
-  args.last_token = s.last_token;
-  args.n_live = s.inputs.n_live;
+  args.in = step_tokens(step);
   if constexpr (requires { args.embedding; }) args.embedding = weights.model.embedding().data;
-  args.position_table = weights.model.positions().data;
-  args.x = s.residual;
-  args.stride = row_stride(step.config.hidden);
-  args.vocab = step.config.vocab;
-  args.scale = step.config.embedding_scale;
-  if (step.config.learned_positions) args.positions = s.inputs.positions;
+  args.to = {.position_table = weights.model.positions().data,
+             .x = s.residual,
+             .stride = row_stride(step.config.hidden),
+             .scale = step.config.embedding_scale};
+  if (step.config.learned_positions) args.to.positions = s.inputs.positions;
   residual = PlainResidual{s.residual};
-  if (form == ResidualForm::gained) args.next = leave_gained(residual, s, weights.next_gain, 1);
+  if (form == ResidualForm::gained) args.to.next = leave_gained(residual, s, weights.next_gain, 1);
   return args;
 }
 

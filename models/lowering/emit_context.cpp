@@ -42,8 +42,8 @@ Weight<WeightElement> StepWeights::gain_after(Part part) const {
   return part == Part::out ? layer->feed_forward_norm.gain : next_gain;
 }
 
-ResidualIn residual_in(const Residual& residual, const NormWeights& norm, View<float> x_next) {
-  ResidualIn in{.shift = norm.shift};
+ResidualIn residual_in(const Residual& residual, const NormWeights& norm, float eps, View<float> x_next) {
+  ResidualIn in{.shift = norm.shift, .eps = eps};
   if (const auto* gained = std::get_if<GainedResidual>(&residual)) {
     in.gained = gained->gained;
     in.squares = gained->squares;

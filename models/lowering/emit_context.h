@@ -125,7 +125,7 @@ Emit emits(F f) {
 
 // The argument block of a kernel that reads the residual and norms it. `x_next`: where the kernel stores a deferred
 // residual once it has added it up, or empty.
-ResidualIn residual_in(const Residual& residual, const NormWeights& norm, View<float> x_next = {});
+ResidualIn residual_in(const Residual& residual, const NormWeights& norm, float eps, View<float> x_next = {});
 // `residual`, but in the plain form where it is gained, for kernels that do not read that form.
 Residual not_gained(const Residual& residual, const StepPlace& step);
 // The memory for x_next: of the step's two residuals the one that a deferred residual is not in.

@@ -118,8 +118,7 @@ LoweringResult lower_norm_shrink(const LoweringContext& at, std::span<const Op> 
                            not_gained(residual, step);  // pre-scaled rows come with the residual itself
                        const bool deferred = std::holds_alternative<DeferredResidual>(from);
                        NormShrink args{};
-                       args.from = residual_in(from, weights.norm(op.gain));
-                       args.eps = step.config.eps;
+                       args.from = residual_in(from, weights.norm(op.gain), step.config.eps);
                        emit_shrink(run.kernel<NormShrink>(deferred ? run.kernels.size() - 1 : 0), args, op.part, ranks,
                                    step.s.residual.bytes(), step, adapters);
                      })};
@@ -143,8 +142,7 @@ LoweringResult lower_shrink(const LoweringContext& at, std::span<const Op> ops, 
                                                                          const RowAdapters& adapters) {
     const View<bf16> x = step.input_of(op.part);
     Shrink args{};
-    args.x = x;
-    args.x_stride = adapter_matrix(adapters, op.part).stride;
+    args.from = {x, adapter_matrix(adapters, op.part).stride};
     emit_shrink(run.kernel<Shrink>(), args, op.part, ranks, x.bytes(), step, adapters);
     if (!before) return;
     const ExpandTarget target = target_of(step, op.part, form);

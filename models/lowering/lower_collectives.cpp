@@ -44,8 +44,7 @@ bool gives_more_than_product(const ModelConfig& config, const ExchangedSum& of) 
 
 void emit_rank_value(const LoadedRun& run, size_t kernel, const ProductPlace& p, View<float> y, const ExchangedSum& of,
                      View<float> value) {
-  RankValue args{};
-  fill_own(args, p, y, of);
+  RankValue args{.own = own_in(p, y, of), .stride = row_stride(p.step.config.hidden)};
   if (of.bulk)
     args.value_bf16 = as_bf16(value);
   else
@@ -104,10 +103,7 @@ void emit_gathered_sum(const LoadedRun& run, size_t kernel, const ProductPlace& 
     emit_rank_value(run, kernel++, p, y, of, own);
   }
   const auto loaded = run.kernel<GatheredAdd>(kernel);
-  GatheredAdd args{.n_live = s.inputs.n_live,
-                   .cols = step.config.hidden,
-                   .stride = stride,
-                   .values_stride = static_cast<int64_t>(count)};
+  GatheredAdd args{.n_live = s.inputs.n_live, .cols = step.config.hidden, .values_stride = static_cast<int64_t>(count)};
   const View<float> gathered = s.collective.gathered.subview(0, count_of(step.config.shard.ranks) * count);
   if (of.bulk) {
     all_gather(step, p.ranks, node + "_gather", as_bf16(own), as_bf16(gathered));
@@ -116,7 +112,7 @@ void emit_gathered_sum(const LoadedRun& run, size_t kernel, const ProductPlace& 
     all_gather(step, p.ranks, node + "_gather", own, gathered);
     args.values = gathered;
   }
-  fill_sum(args, of.to, loaded.shape.grid[0], p);
+  fill_sum(args.to, of.to, loaded.shape.grid[0], p);
   step.g.launch(node + "_sum", loaded, args);
 }
 
@@ -137,14 +133,10 @@ LoweredRun gathered_embedding(const LoweringContext& at, ResidualForm form) {
             const View<bf16> all =
                 as_bf16(step.s.collective.gathered.subview(0, count_of(step.config.shard.ranks * values)));
             step.g.launch("embed_own", run.kernel<OwnEmbedding>(0),
-                          {.tokens = step.s.inputs.tokens,
-                           .sequences = step.s.inputs.sequences,
-                           .last_token = step.s.last_token,
-                           .n_live = step.s.inputs.n_live,
+                          {.in = step_tokens(step),
                            .embedding = weights.model.embedding().data,
                            .own = own,
                            .stride = stride,
-                           .vocab = step.config.vocab,
                            .rank = step.config.shard.rank});
             all_gather(step, ranks, "embed_gather", own, all);
             auto args = embed_args<GatheredEmbed>(step, weights, residual, form);

@@ -16,7 +16,7 @@ void emit_embed(const LoadedRun& run, const StepPlace& step, const StepWeights& 
   const uint64_t gained = form == ResidualForm::gained ? step.s.gained.bytes() : 0;
   step.g.launch(
       "embed", run.kernel<Embed>(), args,
-      {.traffic = Traffic{sizeof(bf16) * count_of(step.s.rows * args.stride), step.s.residual.bytes() + gained}});
+      {.traffic = Traffic{sizeof(bf16) * count_of(step.s.rows * args.to.stride), step.s.residual.bytes() + gained}});
 }
 
 void emit_sample(const LoadedRun& run, const StepPlace& step, const HeadRows& head) {
@@ -65,11 +65,10 @@ LoweringResult lower_hidden(const LoweringContext& at, std::span<const Op> ops, 
                                                                  const StepWeights& weights, const Residual& residual) {
         const DecodeState& s = step.s;
         step.g.launch("hidden", run.kernel<NormHidden>(),
-                      {.from = residual_in(not_gained(residual, step), weights.model.final_norm()),
+                      {.from = residual_in(not_gained(residual, step), weights.model.final_norm(), step.config.eps),
                        .y = s.hidden,
                        .n_live = all ? s.inputs.n_live : s.inputs.n_sampled,
-                       .stride = row_stride(step.config.hidden),
-                       .eps = step.config.eps});
+                       .stride = row_stride(step.config.hidden)});
       })};
 }
 

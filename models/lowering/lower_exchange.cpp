@@ -19,9 +19,11 @@ void launch_exchange_add(const LoadedRun& run, size_t kernel, const ProductPlace
   const auto loaded = run.kernel<Args>(kernel);
   const StepPlace& step = p.step;
   Args args{};
-  fill_own(args, p, y, of);
-  args.exchange = of.bulk ? p.ranks.packets->bulk_exchange(p.values()) : p.ranks.packets->exchange(p.values());
-  fill_sum(args, of.to, loaded.shape.grid[0], p);
+  ExchangeAdd& add = without_adapter(args);
+  add.own = own_in(p, y, of);
+  add.exchange = of.bulk ? p.ranks.packets->bulk_exchange(p.values()) : p.ranks.packets->exchange(p.values());
+  fill_sum(add.to, of.to, loaded.shape.grid[0], p);
+  if constexpr (requires { args.adapter; }) args.adapter = adapter_in(p.adapters, step.s, of.to.product.part);
   NodeOptions how;
   // A lane's few blocks come before what the other lane's products have left.
   if (of.is_lane) how.attributes.priority = step.g.device().properties().greatest_priority;
@@ -80,9 +82,9 @@ LoweringResult lower_embed_exchange(const LoweringContext& at, std::span<const O
                                              static_cast<unsigned>(at.device.sm_count), gained))},
                     .emit = emits([form](const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
                                          Residual& residual, RankPlace& ranks) {
-                      auto args = embed_args<EmbedExchange>(step, weights, residual, form);
-                      args.exchange = ranks.packets->exchange(1 + count_of(step.s.rows * args.stride));
-                      step.g.launch("embed", run.kernel<EmbedExchange>(), args);
+                      const Embed embed = embed_args<Embed>(step, weights, residual, form);
+                      step.g.launch("embed", run.kernel<EmbedExchange>(),
+                                    {embed, ranks.packets->exchange(1 + count_of(step.s.rows * embed.to.stride))});
                     })};
 }
 

@@ -3,10 +3,8 @@
 
 #include "kernels_src/experts/add_experts.h"
 #include "kernels_src/experts/choose_experts.h"
-#include "kernels_src/experts/expert_down.h"
-#include "kernels_src/experts/expert_down_sum.h"
-#include "kernels_src/experts/expert_gate_up.h"
 #include "kernels_src/experts/expert_shape.h"
+#include "kernels_src/experts/expert_tiles.h"
 #include "kernels_src/experts/group_by_expert.h"
 #include "models/lowering/lowering_rows.h"
 #include "models/lowering/product.h"
@@ -43,7 +41,6 @@ Args expert_args(const StepPlace& step, const StepWeights& weights, const Op& pr
   if constexpr (requires { args.weights; }) args.weights = experts.weights;
   if constexpr (requires { args.pairs; })
     args.pairs = experts.pairs, args.jobs = experts.jobs, args.n_jobs = experts.n_jobs;
-  if constexpr (requires { args.residual_stride; }) args.residual = step.s.residual;
   return args;
 }
 
@@ -78,10 +75,8 @@ LoweredRun gate_up_in_tiles(const LoweringContext& at, const ProductSpec& spec, 
                                                                    const StepWeights& weights) {
     if (run.kernels.size() > 1) emit_norm_rows(run.kernel<NormRows>(1), step, weights, norm);
     auto args = expert_args<ExpertGateUp>(step, weights, product);
-    args.x = step.s.normed;
-    args.x_stride = row_stride(product.cols);
-    args.y = step.s.activated;
-    args.y_stride = weights.matrix(Part::down).stride;
+    args.from = {step.s.normed, row_stride(product.cols)};
+    args.to = activated_out(step, weights);
     step.g.launch(std::string(to_string(product.part)), run.kernel<ExpertGateUp>(), args,
                   expert_traffic(step, weights.matrix(product.part), step.s.normed.bytes(), step.s.activated.bytes()));
   });
@@ -100,8 +95,8 @@ LoweredRun gate_up_by_rows(const LoweringContext& at, const ProductSpec& spec, c
         auto args = expert_args<NormExpertGateUp>(step, weights, product);
         args.x = step.s.residual;
         args.gain = weights.norm(norm.part).gain;
-        args.y = step.s.activated;
-        args.y_stride = weights.matrix(Part::down).stride;
+        args.eps = step.config.eps;
+        args.to = activated_out(step, weights);
         step.g.launch(
             std::string(to_string(product.part)), run.kernel<NormExpertGateUp>(), args,
             expert_traffic(step, weights.matrix(product.part), step.s.residual.bytes(), step.s.activated.bytes()));
@@ -112,8 +107,7 @@ LoweredRun gate_up_by_rows(const LoweringContext& at, const ProductSpec& spec, c
 View<float> emit_down_in_tiles(const LoadedRun& run, const Op& product, const StepPlace& step,
                                const StepWeights& weights) {
   auto args = expert_args<ExpertDown>(step, weights, product);
-  args.y = step.s.experts.given;
-  args.y_stride = row_stride(product.outputs);
+  args.to = {step.s.experts.given, row_stride(product.outputs)};
   step.g.launch(
       std::string(to_string(product.part)), run.kernel<ExpertDown>(), args,
       expert_traffic(step, weights.matrix(product.part), step.s.activated.bytes(), step.s.experts.given.bytes()));
@@ -200,8 +194,7 @@ LoweringResult experts_by_rows(const LoweringContext& at, const ProductSpec& spe
                          down_by_rows<ExpertDownSum>(at, shape, "expert_down_sum", {single_row(at)}),
                          [product](const LoadedRun& run, const ProductPlace& p) {
                            auto args = expert_args<ExpertDownSum>(p.step, p.weights, product);
-                           args.y = p.step.s.partial;
-                           args.y_stride = row_stride(product.outputs);
+                           args.to = {p.step.s.partial, row_stride(product.outputs)};
                            p.step.g.launch(std::string(to_string(product.part)), run.kernel<ExpertDownSum>(), args,
                                            expert_traffic(p.step, p.weights.matrix(product.part),
                                                           p.step.s.activated.bytes(), p.step.s.partial.bytes()));
@@ -212,8 +205,9 @@ LoweringResult experts_by_rows(const LoweringContext& at, const ProductSpec& spe
       .kernels = {down_by_rows<ExpertDownAdd>(at, shape, "expert_down_add", {single_row(at), residual_scale(at)})},
       .emit = emits([product](const LoadedRun& run, const StepPlace& step, const StepWeights& weights) {
         const DecodeState& s = step.s;
-        step.g.launch(std::string(to_string(product.part)), run.kernel<ExpertDownAdd>(),
-                      expert_args<ExpertDownAdd>(step, weights, product),
+        auto args = expert_args<ExpertDownAdd>(step, weights, product);
+        args.to = {.residual = s.residual, .stride = row_stride(product.outputs)};
+        step.g.launch(std::string(to_string(product.part)), run.kernel<ExpertDownAdd>(), args,
                       expert_traffic(step, weights.matrix(product.part), s.activated.bytes() + s.residual.bytes(),
                                      s.residual.bytes()));
       })};

@@ -257,20 +257,16 @@ LoweringResult lower_gate(const LoweringContext& at, std::span<const Op> ops, Re
                           : kernel_choice<Gate>({"gate", constants}, shape)},
       .emit = emits([gated, adapted, cols, stride](const LoadedRun& run, const StepPlace& step,
                                                    const StepWeights& weights, const RowAdapters& adapters) {
-        const auto launch = [&]<class Args>(Args args) {
-          args.x = step.s.gate_up.subview(0, as_written(step.s.rows, stride, cols));
-          args.y = step.s.activated;
-          args.n_live = step.s.inputs.n_live;
-          args.outputs = step.config.intermediate;
-          args.x_stride = stride;
-          args.y_stride = weights.matrix(Part::down).stride;
-          args.bias = weights.matrix(Part::gate_up).bias;
-          step.g.launch(gated ? "gate" : "activate", run.kernel<Args>(), args);
-        };
+        const Gate gate{.from = {step.s.gate_up.subview(0, as_written(step.s.rows, stride, cols)), stride},
+                        .to = activated_out(step, weights),
+                        .n_live = step.s.inputs.n_live,
+                        .outputs = step.config.intermediate,
+                        .bias = weights.matrix(Part::gate_up).bias};
+        const char* const name = gated ? "gate" : "activate";
         if (adapted)
-          launch(AdaptedGate{.adapter = adapter_in(adapters, step.s, Part::gate_up)});
+          step.g.launch(name, run.kernel<AdaptedGate>(), {gate, adapter_in(adapters, step.s, Part::gate_up)});
         else
-          launch(Gate{});
+          step.g.launch(name, run.kernel<Gate>(), gate);
       })};
 }
 

@@ -37,30 +37,28 @@ size_t kernel_for(const LoadedRun& run, const Residual& residual) {
   return std::holds_alternative<DeferredResidual>(residual) ? run.kernels.size() - 1 : 0;
 }
 
-void launch_normed(const ProductSpec& spec, const ProductPlace& p, const auto& kernel, auto args) {
+RowsOut<float> normed_out(const ProductSpec& spec, const ProductPlace& p, const NormProject&) {
   const DecodeState& s = p.step.s;
-  const View<float> next = other_residual(p.residual, s);
-  args.from = residual_in(p.residual, p.weights.norm(spec.norm->part), next);
-  if constexpr (std::is_same_v<decltype(args), NormProject>) {
-    args.y = spec.product.part == Part::router ? s.experts.logits : s.qkv;
-    args.y_stride = spec.product.outputs;
-  } else {
-    args.y = s.activated;
-    args.y_stride = p.weights.matrix(Part::down).stride;
-  }
-  p.step.g.launch(node_name(spec.product), kernel, args);
-  settle_residual(p.residual, next);
+  return {spec.product.part == Part::router ? s.experts.logits : s.qkv, spec.product.outputs};
+}
+RowsOut<bf16> normed_out(const ProductSpec&, const ProductPlace& p, const NormGateUp&) {
+  return activated_out(p.step, p.weights);
 }
 
 template <class Args>
 void launch(const LoadedRun& run, const ProductSpec& spec, ResidualForm form, const ProductPlace& p) {
   Args args = product_args<Args>(p, spec.product);
-  if constexpr (requires { args.from; }) {
-    launch_normed(spec, p, run.kernel<Args>(kernel_for(run, p.residual)), args);
+  auto& plain = without_adapter(args);
+  if constexpr (std::is_same_v<decltype(plain.from), ResidualIn>) {
+    const auto kernel = run.kernel<Args>(kernel_for(run, p.residual));
+    const View<float> next = other_residual(p.residual, p.step.s);
+    plain.from = residual_in(p.residual, p.weights.norm(spec.norm->part), p.step.config.eps, next);
+    plain.to = normed_out(spec, p, plain);
+    p.step.g.launch(node_name(spec.product), kernel, args);
+    settle_residual(p.residual, next);
   } else {
     const auto kernel = run.kernel<Args>();
-    if constexpr (std::is_same_v<Args, Project>) args.y_stride = row_stride(p.step.config.hidden);
-    fill_sum(args, sum_to(spec, form), kernel.shape.grid[0], p);
+    fill_sum(plain.to, sum_to(spec, form), kernel.shape.grid[0], p);
     p.step.g.launch(node_name(spec.product), kernel, args);
   }
 }
@@ -68,8 +66,7 @@ void launch(const LoadedRun& run, const ProductSpec& spec, ResidualForm form, co
 // A rank's part of a sum, for the exchange after it.
 View<float> launch_part(const LoadedRun& run, const ProductSpec& spec, const ProductPlace& p) {
   auto args = product_args<Project>(p, spec.product);
-  args.y = p.step.s.partial;
-  args.y_stride = row_stride(p.step.config.hidden);
+  args.to = {p.step.s.partial, row_stride(p.step.config.hidden)};
   p.step.g.launch(node_name(spec.product), run.kernel<Project>(), args);
   return p.step.s.partial;
 }
@@ -82,9 +79,8 @@ void launch_logits(const LoadedRun& run, bool gained, bool leaves_best, bool one
   head.best = s.best.subview(0, count_of(s.sampled_rows) * parts);
   head.logits = s.logits_part;
   auto args = product_args<NormProject>(step, weights, product);
-  args.from = residual_in(gained ? residual : not_gained(residual, step), weights.model.final_norm());
-  args.y = s.logits_part;
-  args.y_stride = s.logits_part_stride;
+  args.from = residual_in(gained ? residual : not_gained(residual, step), weights.model.final_norm(), step.config.eps);
+  args.to = {s.logits_part, s.logits_part_stride};
   args.best = head.best;
   // May leave out what no choice reads; where not all ranks have as many, the choice reads all.
   if (leaves_best && !one_row && step.config.vocab % step.config.shard.ranks == 0) {

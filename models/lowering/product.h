@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "graph/team/team_plan.h"
+#include "kernels_src/argument_blocks.h"
+#include "kernels_src/exchange/exchange_add.h"
 #include "kernels_src/residual/norm_rows.h"
 #include "models/lowering/lowering.h"
 #include "models/weights/row_stride.h"
@@ -111,50 +113,64 @@ struct SumTo {
 inline SumTo sum_to(const ProductSpec& spec, ResidualForm form) {
   return {spec.product, spec.post_norm ? std::optional(spec.post_norm->part) : std::nullopt, form};
 }
-// Fills the output fields of a kernel of `blocks` blocks: `residual`, or `sum` or `y` before a post norm, and `next`.
-// Sets p.residual to the form in which the kernel leaves it.
-template <class Args>
-void fill_sum(Args& args, const SumTo& to, uint64_t blocks, const ProductPlace& p) {
+// Fills the block of the results of a kernel of `blocks` blocks: AddTo or SumOut, or RowsOut before a post norm. Sets
+// p.residual to the form in which the kernel leaves it.
+template <class To>
+void fill_sum(To& to, const SumTo& of, uint64_t blocks, const ProductPlace& p) {
   const DecodeState& s = p.step.s;
-  if (to.adds()) {
-    if constexpr (requires { args.residual; }) args.residual = s.residual;
+  const int64_t stride = row_stride(p.step.config.hidden);
+  if constexpr (std::is_same_v<To, RowsOut<float>>)
+    to = {s.projected, stride};
+  else
+    to.stride = stride;
+  if (of.adds()) {
+    if constexpr (requires { to.residual; }) to.residual = s.residual;
     p.residual = PlainResidual{s.residual};
   } else {
-    if constexpr (requires { args.sum; })
-      args.sum = s.projected;
-    else if constexpr (requires { args.y; })
-      args.y = s.projected;
-    if (to.form == ResidualForm::deferred)
+    if constexpr (requires { to.sum; }) to.sum = s.projected;
+    if (of.form == ResidualForm::deferred)
       p.residual =
-          DeferredResidual{std::get<PlainResidual>(p.residual).x, s.projected, p.weights.post_gain(*to.post_norm)};
+          DeferredResidual{std::get<PlainResidual>(p.residual).x, s.projected, p.weights.post_gain(*of.post_norm)};
   }
-  if constexpr (requires { args.next; })
-    if (to.form == ResidualForm::gained)
-      args.next = leave_gained(p.residual, s, p.weights.gain_after(to.product.part), blocks);
+  if constexpr (requires { to.next; })
+    if (of.form == ResidualForm::gained)
+      to.next = leave_gained(p.residual, s, p.weights.gain_after(of.product.part), blocks);
 }
 
-// Fills the fields of the matrix, of x and of the residual's stride.
+// What the product of down reads.
+inline RowsOut<bf16> activated_out(const StepPlace& step, const StepWeights& weights) {
+  return {step.s.activated, weights.matrix(Part::down).stride};
+}
+
+// Fills the blocks of the matrix and of bf16 rows of x.
 template <class Args>
 Args product_args(const StepPlace& step, const StepWeights& weights, const Op& product) {
   const WeightMatrix& w = weights.matrix(product.part);
   Args args{};
-  args.weight = w.data;
-  if constexpr (requires { args.bias; }) args.bias = w.bias;
-  if constexpr (requires { args.outputs; }) args.outputs = product.outputs;
+  args.w = {w.data, w.bias, product.outputs};
+  if constexpr (requires { args.from.x_stride; }) args.from = {step.input_of(product.part), w.stride};
   if constexpr (requires { args.n_live; })
     args.n_live = product.part == Part::head ? step.s.inputs.n_sampled : step.s.inputs.n_live;
-  if constexpr (requires { args.x_stride; }) args.x = step.input_of(product.part), args.x_stride = w.stride;
-  if constexpr (requires { args.residual_stride; }) args.residual_stride = row_stride(step.config.hidden);
-  if constexpr (requires { args.eps; }) args.eps = step.config.eps;
   return args;
 }
 // Fills those, and the blocks of adapters and of the exchange where the kernel has them.
 template <class Args>
 Args product_args(const ProductPlace& p, const Op& product) {
-  Args args = product_args<Args>(p.step, p.weights, product);
-  if constexpr (requires { args.adapter; }) args.adapter = adapter_in(p.adapters, p.step.s, product.part);
-  if constexpr (requires { args.exchange; }) args.exchange = p.ranks.packets->exchange(p.values());
+  if constexpr (requires { &Args::adapter; }) {
+    return {product_args<decltype(Args::of)>(p, product), adapter_in(p.adapters, p.step.s, product.part)};
+  } else {
+    Args args = product_args<Args>(p.step, p.weights, product);
+    if constexpr (requires { args.exchange; }) args.exchange = p.ranks.packets->exchange(p.values());
+    return args;
+  }
+}
+template <class Args>
+Args& without_adapter(Args& args) {
   return args;
+}
+template <class Args>
+Args& without_adapter(WithAdapter<Args>& args) {
+  return args.of;
 }
 
 // ---- Nodes before and after the node of a product
@@ -205,21 +221,16 @@ std::vector<KernelChoice> gathered_sum_choices(const LoweringContext& at, const 
                                                const TileOrder& order);
 void emit_gathered_sum(const LoadedRun& run, size_t kernel, const ProductPlace& p, View<float> y,
                        const ExchangedSum& of);
-// Fills the block of a kernel that adds up such a sum: this rank's y, in floats or bf16, and what joins it (bias,
-// experts' weights, adapters).
-template <class Args>
-void fill_own(Args& args, const ProductPlace& p, View<float> y, const ExchangedSum& of) {
-  args.n_live = p.step.s.inputs.n_live;
-  args.cols = p.step.config.hidden;
-  args.stride = row_stride(p.step.config.hidden);
+// What this rank has of such a sum: y, in floats or bf16, and what joins it but adapters.
+inline OwnIn own_in(const ProductPlace& p, View<float> y, const ExchangedSum& of) {
+  OwnIn own{.n_live = p.step.s.inputs.n_live, .cols = p.step.config.hidden};
   if (of.bulk && of.chosen == 0)
-    args.y_bf16 = as_bf16(y);
+    own.y_bf16 = as_bf16(y);
   else
-    args.y = y;
-  if (of.bias) args.bias = p.weights.matrix(of.to.product.part).bias;
-  if constexpr (requires { args.weights; })
-    if (of.chosen > 0) args.weights = p.step.s.experts.weights;
-  if constexpr (requires { args.adapter; }) args.adapter = adapter_in(p.adapters, p.step.s, of.to.product.part);
+    own.y = y;
+  if (of.bias) own.bias = p.weights.matrix(of.to.product.part).bias;
+  if (of.chosen > 0) own.weights = p.step.s.experts.weights;
+  return own;
 }
 inline Constant scale_constant(const LoweringContext& at, const SumTo& to) {
   return to.adds() ? residual_scale(at) : factor_constant("kScale", 1);

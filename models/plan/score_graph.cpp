@@ -142,13 +142,10 @@ Plan score_plan(Device& device, const DecoderModel& model, const ScoreKernels& k
                {.logits = logits, .n_live = in.n_live, .vocab = config.head_rows(), .stride = s.logits_stride});
   } else {
     g.launch("logits", k.logits,
-             {.from = {.x = s.residual, .gain = w.final_norm().gain, .shift = w.final_norm().shift},
-              .weight = w.head().data,
-              .y = s.logits,
-              .n_live = in.n_live,
-              .outputs = config.head_rows(),
-              .y_stride = s.logits_stride,
-              .eps = config.eps});
+             {.from = {.x = s.residual, .gain = w.final_norm().gain, .shift = w.final_norm().shift, .eps = config.eps},
+              .w = {.weight = w.head().data, .outputs = config.head_rows()},
+              .to = {s.logits, s.logits_stride},
+              .n_live = in.n_live});
   }
   g.launch("record", k.record,
            {.logits = logits,

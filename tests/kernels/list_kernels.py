@@ -6,7 +6,7 @@ import re
 import sys
 
 KERNEL = re.compile(r"^NODEWRIGHT_KERNEL(?:_OF)?\((\w+), (\w+),", re.MULTILINE)
-STRUCT = re.compile(r"^struct (?:alignas\(\d+\) )?(\w+)[^;\n]*\{", re.MULTILINE)
+STRUCT = re.compile(r"^(?:struct (?:alignas\(\d+\) )?|using )(\w+)(?: =|[^;\n]*\{)", re.MULTILINE)
 HEADER = """// Made by tests/kernels/list_kernels.py.
 #pragma once
 

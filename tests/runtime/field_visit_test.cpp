@@ -95,6 +95,27 @@ TEST(FieldVisitTest, StructsWithRolesStandForTheirFields) {
   EXPECT_EQ(fields[7].bytes, sizeof(Span));
 }
 
+struct Lent {
+  static constexpr bool kIsFlat = true;
+  RowsOf from;
+  In<bf16> weight;
+};
+
+TEST(FieldVisitTest, FlatStructsLendTheirFieldsToTheStructAround) {
+  struct Inner {
+    Lent lent;
+    Out<float> y;
+  };
+  struct Local {
+    Lent lent;
+    Inner inner;
+  };
+  const std::span<const FieldInfo> fields = fields_of<Local>();
+  std::string seen;
+  for (const FieldInfo& field : fields) seen += std::string(field.name) + '@' + std::to_string(field.offset) + ' ';
+  EXPECT_EQ(seen, "from.x@0 from.rows@16 weight@24 inner.from.x@40 inner.from.rows@56 inner.weight@64 inner.y@80 ");
+}
+
 struct Strides {
   int64_t of[4];
 };

@@ -10,10 +10,8 @@ namespace nodewright {
 template <class Of, int64_t kRank, int kAtOnce = 8>
 struct Adapted : Of {
   static constexpr bool kAdjusts = true;
-  template <class Args>
-  NODEWRIGHT_DEVICE static float adjusted(const Args& args, int64_t row, int output, int part, float sum) {
-    return Of::adjusted(args, row, output, part,
-                        with_adapter<kRank, kAtOnce>(args.adapter, row, output, part, Of::kUnit, sum));
+  NODEWRIGHT_DEVICE static float adjusted(int64_t row, int output, int part, float sum, const AdapterIn& adapter) {
+    return Of::adjusted(row, output, part, with_adapter<kRank, kAtOnce>(adapter, row, output, part, Of::kUnit, sum));
   }
 };
 

@@ -12,4 +12,11 @@ struct AdapterIn {
   int64_t slot_elements;
 };
 
+// The arguments of a kernel that adds adapters to what the kernel of Args does.
+template <class Args>
+struct WithAdapter {
+  Args of;
+  AdapterIn adapter;
+};
+
 }  // namespace nodewright

@@ -5,6 +5,7 @@
 
 #include "kernels_src/device/numeric.cuh"
 #include "kernels_src/product/end/end.cuh"
+#include "kernels_src/residual/residual.h"
 
 namespace nodewright {
 
@@ -16,21 +17,20 @@ struct Add : End {
   };
   using Kept = float;  // of squares
 
-  template <class Args, class At>
-  NODEWRIGHT_DEVICE static Held request(const Args& args, const At& at) {
-    Held held{*at.of_output(args.residual.data, args.residual_stride), 0.0f};
-    if constexpr (kLeavesGain) held.gain = to_float(args.next.gain.data[at.output()]);
+  template <class At>
+  NODEWRIGHT_DEVICE static Held request(const AddTo& to, const At& at) {
+    Held held{*at.of_output(to.residual.data, to.stride), 0.0f};
+    if constexpr (kLeavesGain) held.gain = to_float(to.next.gain.data[at.output()]);
     return held;
   }
   // `has`: whether `held` is what request() gave; else it is read now.
-  template <class Args, class At, class Sum>
-  NODEWRIGHT_DEVICE static void put(const Args& args, const At& at, Sum sum, bool has, const Held& held,
-                                    Kept& squares) {
-    float* const to = at.of_output(args.residual.data, args.residual_stride);
-    const float value = (has ? held.residual : *to) + scaled_by<kTimes>(sum(0));
-    *to = value;
+  template <class At, class Sum>
+  NODEWRIGHT_DEVICE static void put(const AddTo& to, const At& at, Sum sum, bool has, const Held& held, Kept& squares) {
+    float* const place = at.of_output(to.residual.data, to.stride);
+    const float value = (has ? held.residual : *place) + scaled_by<kTimes>(sum(0));
+    *place = value;
     if constexpr (kLeavesGain) {
-      *at.in(args.next.gained.data, args.outputs) = to_bf16(value * held.gain);
+      *at.in(to.next.gained.data, at.outputs) = to_bf16(value * held.gain);
       squares = fmaf(value, value, squares);
     }
   }
@@ -38,9 +38,8 @@ struct Add : End {
   NODEWRIGHT_DEVICE static void join(Kept& squares, int offset) {
     squares += __shfl_xor_sync(0xffffffffu, squares, offset);
   }
-  template <class Args>
-  NODEWRIGHT_DEVICE static void finish(const Args& args, int row, int rows, Kept squares) {
-    args.next.squares.data[static_cast<int>(blockIdx.x) * rows + row] = squares;
+  NODEWRIGHT_DEVICE static void finish(const AddTo& to, int row, int rows, Kept squares) {
+    to.next.squares.data[static_cast<int>(blockIdx.x) * rows + row] = squares;
   }
 };
 

@@ -12,8 +12,9 @@
 //                               put() accumulates a value over the results of a row in Kept, join() adds that of
 //                               another thread of the row, and finish() stores the total; called where kGathers
 //
-// `at` is the engine's ResultPlace. Its of_output() returns the address that in() returns, added up in the order that
-// takes fewer instructions in that engine.
+// `to` is the argument block of the results, `args.to`. adjusted() takes what the kernel has beside the arguments of
+// the product instead. `at` is the engine's ResultPlace. Its of_output() returns the address that in() returns, added
+// up in the order that takes fewer instructions in that engine.
 #pragma once
 
 #include "kernels_src/device/dialect.cuh"
@@ -42,14 +43,11 @@ struct End {
   static constexpr int kUnit = 1;
   static constexpr bool kEarly = false, kAdjusts = false, kGathers = false;
 
-  template <class Args, class At>
-  NODEWRIGHT_DEVICE static Held request(const Args&, const At&) {
+  template <class To, class At>
+  NODEWRIGHT_DEVICE static Held request(const To&, const At&) {
     return {};
   }
-  template <class Args>
-  NODEWRIGHT_DEVICE static float adjusted(const Args&, int64_t, int, int, float sum) {
-    return sum;
-  }
+  NODEWRIGHT_DEVICE static float adjusted(int64_t, int, int, float sum) { return sum; }
 };
 
 }  // namespace nodewright

@@ -9,10 +9,10 @@
 
 namespace nodewright {
 
-// Args: ProjectExchange, or a struct with at least its fields. Of: an end whose adjusted() returns what this rank adds
-// to an output, the same bits at each call.
-template <class Of, class Args>
-NODEWRIGHT_DEVICE void project_and_exchange(const Args& args) {
+// Args: ProjectExchange. Of: an end whose adjusted() returns what this rank adds to an output, the same bits at each
+// call; `more`: what it takes beside the sum.
+template <class Of, class Args, class... More>
+NODEWRIGHT_DEVICE void project_and_exchange(const Args& args, const More&... more) {
   constexpr int kTeam = static_cast<int>(kRanks);
   const int thread = static_cast<int>(threadIdx.x);
   // Loaded while weights are being loaded: the epoch and, with one row of x, this thread's element of the residual in
@@ -24,7 +24,7 @@ NODEWRIGHT_DEVICE void project_and_exchange(const Args& args) {
   const auto before = [&](int64_t first_row, int64_t live, int segment, int rows) {
     if (kEarly) epoch = epoch_of(args.exchange);
     if (kComesWithX && thread < rows && live > 0)
-      first = args.residual.data[first_row * args.residual_stride + segment + thread];
+      first = args.to.residual.data[first_row * args.to.stride + segment + thread];
   };
   project_rows(args, before, [&](int64_t first_row, int64_t live, int segment, int rows, auto sum) {
     if (!kEarly) epoch = epoch_of(args.exchange);
@@ -35,17 +35,17 @@ NODEWRIGHT_DEVICE void project_and_exchange(const Args& args) {
         if (m >= live) continue;
         const int output = segment + r;
         const int64_t row = first_row + m;
-        f(i, row * args.outputs + output, row * args.residual_stride + output,
-          scaled_by<kScale>(Of::adjusted(args, row, output, 0, biased(args, output, sum(r, m)))));
+        f(i, row * args.w.outputs + output, row * args.to.stride + output,
+          scaled_by<kScale>(Of::adjusted(row, output, 0, biased(args.w, output, sum(r, m)), more...)));
       }
     };
     for_each_sum([&](int, int64_t at, int64_t, float mine) { send<kTeam>(args.exchange, at, mine, epoch); });
     for_each_sum([&](int i, int64_t at, int64_t to, float mine) {
       const float sum = take_sum<kTeam>(args.exchange, at, mine, epoch);
       if constexpr (kAdds != 0)
-        args.residual.data[to] = __fadd_rn(has_first && i == thread ? first : args.residual.data[to], sum);
+        args.to.residual.data[to] = __fadd_rn(has_first && i == thread ? first : args.to.residual.data[to], sum);
       else
-        args.y.data[to] = sum;
+        args.to.sum.data[to] = sum;
     });
     has_first = false;
   });

@@ -13,6 +13,7 @@
 // kBias 1 if outputs have one.
 #pragma once
 
+#include "kernels_src/argument_blocks.h"
 #include "kernels_src/device/numeric.cuh"
 #include "kernels_src/device/output_range.cuh"
 #include "kernels_src/product/rows/packed_slice.h"
@@ -157,16 +158,16 @@ struct SliceOf<true> {
 };
 using RowSlice = SliceOf<keeps_packed(kChunks)>::Type;  // of rows that come in bf16
 
-// What a kernel without a norm does: requests weights, waits, loads the rows of x, streams, stores. `args` has x,
-// weight, n_live, outputs and x_stride; store(first_row, live, segment, rows, sum) as in stream_weights, with the first
+// What a kernel without a norm does: requests weights, waits, loads the rows of x, streams, stores. `args`: Product or
+// the like, from RowsIn; store(first_row, live, segment, rows, sum) as in stream_weights, with the first
 // of the block's rows of x and how many of its kTile count; before(first_row, live, segment, rows): of the first
 // segment, as soon as the inputs are there.
 template <class Args, class Before, class Store>
 NODEWRIGHT_DEVICE void project_rows(const Args& args, Before before, Store store) {
   float* partial = reinterpret_cast<float*>(shared_memory());
-  const OutputRange range = block_outputs(args.outputs, 1);
+  const OutputRange range = block_outputs(args.w.outputs, 1);
   WeightBatch batch;
-  request_first_batch(batch, args.weight.data, range);
+  request_first_batch(batch, args.w.weight.data, range);
   release_dependents();
   wait_for_inputs();
 
@@ -174,15 +175,14 @@ NODEWRIGHT_DEVICE void project_rows(const Args& args, Before before, Store store
   const int64_t live = kSingleRow != 0 ? 1 : args.n_live.data[0] - first_row;
   before(first_row, live, range.first, min(static_cast<int>(kSegment), range.last - range.first));
   RowSlice slice;
-  load_slice(slice, args.x.data + first_row * args.x_stride, args.x_stride);
-  stream_weights(args.weight.data, range, batch, slice, partial,
+  load_slice(slice, args.from.x.data + first_row * args.from.x_stride, args.from.x_stride);
+  stream_weights(args.w.weight.data, range, batch, slice, partial,
                  [&](int segment, int rows, auto sum) { store(first_row, live, segment, rows, sum); });
 }
 
 // sum + bias[output], where the family has biases (kBias).
-template <class Args>
-NODEWRIGHT_DEVICE float biased(const Args& args, int output, float sum) {
-  if constexpr (kBias != 0) return sum + to_float(args.bias.data[output]);
+NODEWRIGHT_DEVICE float biased(const WeightIn& w, int output, float sum) {
+  if constexpr (kBias != 0) return sum + to_float(w.bias.data[output]);
   return sum;
 }
 

@@ -9,6 +9,7 @@
 
 #include "kernels_src/product/rows/matvec.cuh"
 #include "kernels_src/residual/norm.h"
+#include "kernels_src/residual/residual.h"
 
 namespace nodewright {
 
@@ -21,14 +22,13 @@ struct NormSlice {
   uint4 gain[kChunks], shift[kLayerNorm ? kChunks : 1], post_gain[kPostNorm != 0 ? kChunks : 1];
 };
 
-template <class Args>
-NODEWRIGHT_DEVICE void load_norm(NormSlice& norm, const Args& args) {
+NODEWRIGHT_DEVICE void load_norm(NormSlice& norm, const ResidualIn& from) {
   const auto load = [](const bf16* p) { return load_frozen_16(p); };
   NODEWRIGHT_UNROLL
   for (int c = 0; c < kChunks; ++c) {
-    if constexpr (!kBare) norm.gain[c] = load_ragged_8(args.from.gain.data, chunk_column(c), load);
-    if constexpr (kLayerNorm) norm.shift[c] = load_ragged_8(args.from.shift.data, chunk_column(c), load);
-    if constexpr (kPostNorm != 0) norm.post_gain[c] = load_ragged_8(args.from.post_gain.data, chunk_column(c), load);
+    if constexpr (!kBare) norm.gain[c] = load_ragged_8(from.gain.data, chunk_column(c), load);
+    if constexpr (kLayerNorm) norm.shift[c] = load_ragged_8(from.shift.data, chunk_column(c), load);
+    if constexpr (kPostNorm != 0) norm.post_gain[c] = load_ragged_8(from.post_gain.data, chunk_column(c), load);
   }
 }
 
@@ -72,16 +72,15 @@ NODEWRIGHT_DEVICE void load_fp32_slice(InputSlice& slice, const float* x) {
 }
 
 // slice += norm(projected) * post_gain, all in fp32. `scratch` as of row_sums, and not that of norm_slice.
-template <class Args>
-NODEWRIGHT_DEVICE void add_projected(InputSlice& slice, const NormSlice& norm, const Args& args, int64_t first_row,
-                                     int64_t live, float* scratch) {
+NODEWRIGHT_DEVICE void add_projected(InputSlice& slice, const NormSlice& norm, const ResidualIn& from,
+                                     int64_t first_row, int64_t live, float* scratch) {
   constexpr float kOffset = kNorm == static_cast<int64_t>(Norm::rms_one_plus) ? 1.0f : 0.0f;
   constexpr bool kHeld = 8 * kTile * kChunks <= kSums;  // in registers that sums take later; else read twice
   float held[kHeld ? kTile : 1][kHeld ? kChunks : 1][8], squares[kTile];
   const auto projected = [&](int m, int c) -> float(&)[8] { return held[kHeld ? m : 0][kHeld ? c : 0]; };
   const auto load = [&](int m, int c) {
     float(&p)[8] = projected(m, c);
-    load_fp32_8(p, args.from.projected.data + (first_row + m) * kStride, chunk_column(c));
+    load_fp32_8(p, from.projected.data + (first_row + m) * kStride, chunk_column(c));
     if constexpr (kCols % 8 != 0) {  // columns from kCols on are undefined
       NODEWRIGHT_UNROLL
       for (int i = 0; i < 8; ++i)
@@ -101,7 +100,7 @@ NODEWRIGHT_DEVICE void add_projected(InputSlice& slice, const NormSlice& norm, c
   row_sums(squares, scratch);
   NODEWRIGHT_UNROLL
   for (int m = 0; m < kTile; ++m) {
-    const float scale = 1.0f / sqrtf(squares[m] / static_cast<float>(kCols) + args.eps);
+    const float scale = 1.0f / sqrtf(squares[m] / static_cast<float>(kCols) + from.eps);
     NODEWRIGHT_UNROLL
     for (int c = 0; c < kChunks; ++c) {
       if constexpr (!kHeld) load(m, c);
@@ -110,8 +109,8 @@ NODEWRIGHT_DEVICE void add_projected(InputSlice& slice, const NormSlice& norm, c
       float(&v)[8] = slice.x[m][c];
       NODEWRIGHT_UNROLL
       for (int i = 0; i < 8; ++i) v[i] = fmaf(projected(m, c)[i], scale * (kOffset + gain[i]), v[i]);
-      if (blockIdx.x != 0 || m >= live || chunk_column(c) >= kStride || args.from.x_next.count == 0) continue;
-      store_fp32_8(args.from.x_next.data + (first_row + m) * kStride + chunk_column(c), v);
+      if (blockIdx.x != 0 || m >= live || chunk_column(c) >= kStride || from.x_next.count == 0) continue;
+      store_fp32_8(from.x_next.data + (first_row + m) * kStride + chunk_column(c), v);
     }
   }
 }
@@ -182,18 +181,17 @@ NODEWRIGHT_DEVICE void norm_slice(InputSlice& slice, const NormSlice& norm, floa
   }
 }
 
-// The whole of a kernel that projects norm(x): requests weights and gains, waits, norms, streams, stores. `args` has x,
-// gain, shift, weight, n_live, outputs, eps and, of kPostNorm, projected, post_gain and x_next; store as in
-// project_rows, outputs dealt in units of `unit`.
+// The whole of a kernel that projects norm(x): requests weights and gains, waits, norms, streams, stores. `args`:
+// Product or the like, from ResidualIn; store as in project_rows, outputs dealt in units of `unit`.
 template <class Args, class Store>
 NODEWRIGHT_DEVICE void project_normed(const Args& args, int unit, Store store) {
   float* partial = reinterpret_cast<float*>(shared_memory());
   float* scratch = partial + kSegment * kTile * kWarps;
-  const OutputRange range = block_outputs(args.outputs, unit);
+  const OutputRange range = block_outputs(args.w.outputs, unit);
   WeightBatch batch;
   NormSlice norm;
-  request_first_batch(batch, args.weight.data, range);
-  load_norm(norm, args);
+  request_first_batch(batch, args.w.weight.data, range);
+  load_norm(norm, args.from);
   release_dependents();
   wait_for_inputs();
 
@@ -201,9 +199,9 @@ NODEWRIGHT_DEVICE void project_normed(const Args& args, int unit, Store store) {
   const int64_t live = kSingleRow != 0 ? 1 : args.n_live.data[0] - first_row;
   InputSlice slice;
   load_fp32_slice(slice, args.from.x.data + first_row * kStride);
-  if constexpr (kPostNorm != 0) add_projected(slice, norm, args, first_row, live, partial);
-  norm_slice(slice, norm, args.eps, scratch);
-  stream_weights(args.weight.data, range, batch, slice, partial,
+  if constexpr (kPostNorm != 0) add_projected(slice, norm, args.from, first_row, live, partial);
+  norm_slice(slice, norm, args.from.eps, scratch);
+  stream_weights(args.w.weight.data, range, batch, slice, partial,
                  [&](int segment, int rows, auto sum) { store(first_row, live, segment, rows, sum); });
 }
 

@@ -7,11 +7,12 @@
 #pragma once
 
 #include "kernels_src/product/tiles/tile_stream.cuh"
+#include "kernels_src/residual/residual.h"
 
 namespace nodewright {
 
-// The rows of args.from.gained, scaled by args.from.squares and args.eps.
-template <class Args>
+// The rows of from.gained, scaled by from.squares and from.eps.
+template <class From>  // ResidualIn
 struct GainedRows {
   static constexpr int kStageBytes = 0;  // in the ring
   static constexpr int kGainWords = 0;
@@ -25,34 +26,34 @@ struct GainedRows {
   static constexpr int kBytes = Copies::kBytes + kRowsBytes + kWarps * kTokens * 4;
   static_assert(kGained == 0 || kHeld != 0 || (32 % kTokens == 0 && kCols == kStride));
 
-  const Args& args;
+  const From& from;
   Copies copies;
   unsigned char* words;
   float* squares;  // [kWarps][kTokens]
 
-  NODEWRIGHT_DEVICE GainedRows(const Args& a, unsigned char* shared)
-      : args(a),
+  NODEWRIGHT_DEVICE GainedRows(const From& residual, unsigned char* shared)
+      : from(residual),
         copies(shared),
         words(shared + Copies::kBytes),
         squares(reinterpret_cast<float*>(shared + Copies::kBytes + kRowsBytes)) {}
 
   // After the wait.
   NODEWRIGHT_DEVICE void request() {
-    const int rows = static_cast<int>(args.from.gained.count / kStride);
+    const int rows = static_cast<int>(from.gained.count / kStride);
     copies.template request<CopyForm::rows>(
-        0, {words, args.from.gained.data, rows < kTokens ? rows : kTokens, kStride * 2, kRowBytes, kStride * 2});
+        0, {words, from.gained.data, rows < kTokens ? rows : kTokens, kStride * 2, kRowBytes, kStride * 2});
     copies.close();
   }
   // The rows are there then, for all threads; the squares after the next barrier.
   NODEWRIGHT_DEVICE void wait() {
-    const int count = static_cast<int>(args.from.squares.count);
+    const int count = static_cast<int>(from.squares.count);
     float sum = 0.0f;  // of row threadIdx.x % kTokens
     for (int first = static_cast<int>(threadIdx.x); first < count; first += kPartsAtOnce * static_cast<int>(kThreads)) {
       float parts[kPartsAtOnce];
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int j = 0; j < kPartsAtOnce; ++j) {
         const int i = first + j * static_cast<int>(kThreads);
-        parts[j] = i < count ? args.from.squares.data[i] : 0.0f;
+        parts[j] = i < count ? from.squares.data[i] : 0.0f;
       }
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int j = 0; j < kPartsAtOnce; ++j) sum += parts[j];
@@ -66,7 +67,7 @@ struct GainedRows {
     float sum = 0.0f;
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int w = 0; w < kWarps; ++w) sum += squares[w * kTokens + m];
-    return 1.0f / sqrtf(sum / static_cast<float>(kCols) + args.eps);
+    return 1.0f / sqrtf(sum / static_cast<float>(kCols) + from.eps);
   }
 
   NODEWRIGHT_DEVICE uint4 fragment(const unsigned char*, int, int span, int s, int n) const {

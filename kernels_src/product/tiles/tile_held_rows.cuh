@@ -7,6 +7,7 @@
 
 #include "kernels_src/device/cluster.cuh"
 #include "kernels_src/product/tiles/tile_stream.cuh"
+#include "kernels_src/residual/residual.h"
 
 namespace nodewright {
 
@@ -102,8 +103,7 @@ NODEWRIGHT_DEVICE void tile_project_held(const bf16* weight, const bf16* x, int6
 }
 
 // The sums of squares that come beside rows of a kernel before (kLeavesGained), a part of every block that left some:
-// args.from.squares, [parts, kTokens].
-template <class Args>
+// from.squares, [parts, kTokens].
 struct RowScales {
   static constexpr int kBytes = kWarps * kTokens * 4;
   static constexpr int kAllAtOnce = (kPartsOfSms + kWarps - 1) / kWarps;
@@ -112,24 +112,24 @@ struct RowScales {
   float parts[kPartsAtOnce];  // of row lane_of_warp()
   float of_pair[kOwned];      // of the row of a thread's j-th pair
 
-  // The j-th of the warp's parts, every kWarps-th of `args`.
-  NODEWRIGHT_DEVICE static float part_of(const Args& args, int j) {
-    const int token = lane_of_warp(), left = static_cast<int>(args.from.squares.count) / kTokens - warp_of_block();
-    const float* const first = args.from.squares.data + (warp_of_block() * kTokens + token);
+  // The j-th of the warp's parts, every kWarps-th of `from`.
+  NODEWRIGHT_DEVICE static float part_of(const ResidualIn& from, int j) {
+    const int token = lane_of_warp(), left = static_cast<int>(from.squares.count) / kTokens - warp_of_block();
+    const float* const first = from.squares.data + (warp_of_block() * kTokens + token);
     return j * kWarps < left && token < kTokens ? first[j * kWarps * kTokens] : 0.0f;
   }
   // After the wait.
-  NODEWRIGHT_DEVICE void request(const Args& args) {
+  NODEWRIGHT_DEVICE void request(const ResidualIn& from) {
     NODEWRIGHT_UNROLL_ON_DEVICE
-    for (int j = 0; j < kPartsAtOnce; ++j) parts[j] = part_of(args, j);
+    for (int j = 0; j < kPartsAtOnce; ++j) parts[j] = part_of(from, j);
   }
-  NODEWRIGHT_DEVICE void sum(const Args& args, float* of_warps /*[kWarps][kTokens]*/) {
+  NODEWRIGHT_DEVICE void sum(const ResidualIn& from, float* of_warps /*[kWarps][kTokens]*/) {
     float sum = 0.0f;
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int j = 0; j < kPartsAtOnce; ++j) sum += parts[j];
-    const int count = static_cast<int>(args.from.squares.count) / kTokens;
+    const int count = static_cast<int>(from.squares.count) / kTokens;
     NODEWRIGHT_NO_UNROLL
-    for (int j = kPartsAtOnce; j * kWarps < count; ++j) sum += part_of(args, j);
+    for (int j = kPartsAtOnce; j * kWarps < count; ++j) sum += part_of(from, j);
     if (lane_of_warp() < kTokens) of_warps[warp_of_block() * kTokens + lane_of_warp()] = sum;
     __syncthreads();
     NODEWRIGHT_UNROLL_ON_DEVICE
@@ -139,7 +139,7 @@ struct RowScales {
       float all = 0.0f;
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int w = 0; w < kWarps; ++w) all += of_warps[w * kTokens + own / kHalfTile];
-      of_pair[j] = 1.0f / sqrtf(all / static_cast<float>(kCols) + args.eps);
+      of_pair[j] = 1.0f / sqrtf(all / static_cast<float>(kCols) + from.eps);
     }
   }
 };

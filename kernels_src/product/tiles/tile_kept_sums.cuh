@@ -88,20 +88,19 @@ NODEWRIGHT_DEVICE KeptSums tile_project_kept(const Args& args, OutputRange range
   if constexpr (kHeld != 0) {
     using Ring = TileRing<HeldRows>;
     const int column = block * kColumns;
-    Ring ring(args.weight.data + column, range, shared_memory());
+    Ring ring(args.w.weight.data + column, range, shared_memory());
     ring.start();
     release_dependents();
     wait_for_inputs();
     live = args.n_live.data[0];
     ready(kept.own);
-    const HeldRows held(args.x.data + column, args.x_stride,
-                        static_cast<int>(args.x.count / static_cast<uint64_t>(args.x_stride)));
+    const HeldRows held(args.from.x.data + column, args.from.x_stride, rows_of(args.from));
     stream(ring, held, shared_memory() + Ring::kBytes);
   } else {
     using Ring = TileRing<StreamedRows>;
-    Ring ring(args.weight.data, range, shared_memory());
+    Ring ring(args.w.weight.data, range, shared_memory());
     ring.start();
-    const StreamedRows rows(args);
+    const StreamedRows rows(args.from);
     release_dependents();
     wait_for_inputs();
     live = args.n_live.data[0];

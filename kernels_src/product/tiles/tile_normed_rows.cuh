@@ -24,9 +24,9 @@ constexpr bool kBare = kNorm == static_cast<int64_t>(Norm::none);
 constexpr bool kLayerNorm = kNorm == static_cast<int64_t>(Norm::layer);
 static_assert(!kLayerNorm || (kPostNorm == 0 && kGained == 0));
 
-// The normalized rows of args.from.x, padded with zeros to kStride, by args.from.gain and args.eps; a LayerNorm also
-// takes args.from.shift, kPostNorm args.from.projected, post_gain and x_next. A lane reads the words that it wrote.
-template <class Args>
+// The normalized rows of from.x, padded with zeros to kStride, by from.gain and from.eps; a LayerNorm also
+// takes from.shift, kPostNorm from.projected, post_gain and x_next. A lane reads the words that it wrote.
+template <class From>  // ResidualIn
 struct NormedRows {
   static constexpr int kStageBytes = 0;  // in the ring
   static constexpr int kSteps = 2 * static_cast<int>(kSpans);
@@ -42,22 +42,22 @@ struct NormedRows {
   static constexpr bool kAllAtOnce = kWordsOfLane <= kAtOnce;
   static constexpr float kOffset = kNorm == static_cast<int64_t>(Norm::rms_one_plus) ? 1.0f : 0.0f;
 
-  const Args& args;
+  const From& from;
   bf16* words;     // [kSteps][kTokenTiles][32] of 8 elements; this lane's
   bf16* gains;     // [gain, post gain or shift][kSteps][32], the warp's
   float* squares;  // [norm, post norm or means][kWarps][kTokens]
 
-  NODEWRIGHT_DEVICE NormedRows(const Args& a, unsigned char* shared)
-      : args(a),
+  NODEWRIGHT_DEVICE NormedRows(const From& residual, unsigned char* shared)
+      : from(residual),
         words(reinterpret_cast<bf16*>(shared + warp_of_block() * kWarpBytes) + lane_of_warp() * 8),
         gains(reinterpret_cast<bf16*>(shared + warp_of_block() * kWarpBytes + kSteps * kTiles * 512)),
         squares(reinterpret_cast<float*>(shared + kWarps * kWarpBytes)) {}
 
   template <class Copies>
   NODEWRIGHT_DEVICE void request_gains(Copies& copies) {
-    if constexpr (!kBare) request_gain(copies, gains, args.from.gain.data);
-    if constexpr (kPostNorm != 0) request_gain(copies, gains + kSteps * 32, args.from.post_gain.data);
-    if constexpr (kLayerNorm) request_gain(copies, gains + kSteps * 32, args.from.shift.data);
+    if constexpr (!kBare) request_gain(copies, gains, from.gain.data);
+    if constexpr (kPostNorm != 0) request_gain(copies, gains + kSteps * 32, from.post_gain.data);
+    if constexpr (kLayerNorm) request_gain(copies, gains + kSteps * 32, from.shift.data);
     copies.close_group();
   }
   template <class Copies>
@@ -94,20 +94,20 @@ struct NormedRows {
   // Words `first` and on of rows kStride apart.
   NODEWRIGHT_DEVICE void load(Words& v, const float* rows_of, int first) const {
     const int g = lane_of_warp() / 4, t = lane_of_warp() % 4;
-    const int rows = static_cast<int>(args.from.x.count / kStride) - g;  // that there are from this lane's first on
-    const float* const from = rows_of + g * kStride + t * 8;
+    const int rows = static_cast<int>(from.x.count / kStride) - g;  // that there are from this lane's first on
+    const float* const of_lane = rows_of + g * kStride + t * 8;
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int i = 0; i < kAtOnce; ++i) {
       if (first + i >= kWordsOfLane) break;
       const int n = i % kTiles, column = step_column(first + i);
       v.low[i] = v.high[i] = uint4{0u, 0u, 0u, 0u};
       if (n * 8 < rows && (kExact || column + t * 8 < kStride)) {
-        v.low[i] = load_16(from + n * 8 * kStride + column);
-        v.high[i] = load_16(from + n * 8 * kStride + column + 4);
+        v.low[i] = load_16(of_lane + n * 8 * kStride + column);
+        v.high[i] = load_16(of_lane + n * 8 * kStride + column + 4);
       }
     }
   }
-  // Columns of args.from.projected from kCols on are undefined.
+  // Columns of from.projected from kCols on are undefined.
   NODEWRIGHT_DEVICE void unpack_projected(const Words& v, int first, int i, float (&p)[8]) const {
     v.unpack(i, p);
     if constexpr (kCols % 8 != 0) {
@@ -130,19 +130,19 @@ struct NormedRows {
     float sum = 0.0f;
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int w = 0; w < kWarps; ++w) sum += of[w * kTokens + m];
-    return 1.0f / sqrtf(sum / static_cast<float>(kCols) + args.eps);
+    return 1.0f / sqrtf(sum / static_cast<float>(kCols) + from.eps);
   }
   NODEWRIGHT_DEVICE float scale(int m) const {
     if constexpr (kLayerNorm || kBare) return 1.0f;
     return scale_of(m, squares);
   }
 
-  // The scales of this lane's rows of args.from.projected, of which the last words are in `projected` then.
+  // The scales of this lane's rows of from.projected, of which the last words are in `projected` then.
   NODEWRIGHT_DEVICE void post_scales(float (&scales)[kTiles], Words& projected) const {
     float sums[kTiles] = {};
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int first = 0; first < kWordsOfLane; first += kAtOnce) {
-      load(projected, args.from.projected.data, first);
+      load(projected, from.projected.data, first);
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int i = 0; i < kAtOnce; ++i) {
         if (first + i >= kWordsOfLane) break;
@@ -167,8 +167,8 @@ struct NormedRows {
     unpack_8(load_16(gains + (kSteps + (first + i) / kTiles) * 32 + lane_of_warp() % 4 * 8), gain);
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int k = 0; k < 8; ++k) x[k] = fmaf(p[k], scale * (kOffset + gain[k]), x[k]);
-    if (blockIdx.x == 0 && row < live && (kExact || column < kStride) && args.from.x_next.count > 0)
-      store_fp32_8(args.from.x_next.data + row * kStride + column, x);
+    if (blockIdx.x == 0 && row < live && (kExact || column < kStride) && from.x_next.count > 0)
+      store_fp32_8(from.x_next.data + row * kStride + column, x);
   }
 
   // Once the gains are there. `live`: of the rows of x.
@@ -176,13 +176,13 @@ struct NormedRows {
     Words from_x, projected;
     float sums[kTiles] = {}, post_scale[kTiles];
     if constexpr (kPostNorm != 0) {
-      if constexpr (kAllAtOnce) load(from_x, args.from.x.data, 0);
+      if constexpr (kAllAtOnce) load(from_x, from.x.data, 0);
       post_scales(post_scale, projected);
     }
     NODEWRIGHT_UNROLL_BY(kBatchesAtOnce)
     for (int first = 0; first < kWordsOfLane; first += kAtOnce) {
-      if constexpr (kPostNorm == 0 || !kAllAtOnce) load(from_x, args.from.x.data, first);
-      if constexpr (kPostNorm != 0 && !kAllAtOnce) load(projected, args.from.projected.data, first);
+      if constexpr (kPostNorm == 0 || !kAllAtOnce) load(from_x, from.x.data, first);
+      if constexpr (kPostNorm != 0 && !kAllAtOnce) load(projected, from.projected.data, first);
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int i = 0; i < kAtOnce; ++i) {
         if (first + i >= kWordsOfLane) break;
@@ -209,7 +209,7 @@ struct NormedRows {
   NODEWRIGHT_DEVICE void convert_centred() {
     Words from_x;
     float means[kTiles] = {}, sums[kTiles] = {}, scales[kTiles];
-    if constexpr (kAllAtOnce) load(from_x, args.from.x.data, 0);
+    if constexpr (kAllAtOnce) load(from_x, from.x.data, 0);
     each_word(from_x, [&](int i, const float(&x)[8]) {
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int k = 0; k < 8; ++k) means[i % kTiles] += x[k];
@@ -258,7 +258,7 @@ struct NormedRows {
   NODEWRIGHT_DEVICE void each_word(Words& v, Use use) const {
     NODEWRIGHT_UNROLL_BY(kBatchesAtOnce)
     for (int first = 0; first < kWordsOfLane; first += kAtOnce) {
-      if constexpr (!kAllAtOnce) load(v, args.from.x.data, first);
+      if constexpr (!kAllAtOnce) load(v, from.x.data, first);
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int i = 0; i < kAtOnce; ++i) {
         if (first + i >= kWordsOfLane) break;
@@ -280,7 +280,7 @@ struct NormedRows {
       const float apart = means[w * kTokens] - mean;
       all += fmaf(apart * apart, static_cast<float>(columns_of(w)), of_warps[w * kTokens]);
     }
-    scale = 1.0f / sqrtf(all / static_cast<float>(kCols) + args.eps);
+    scale = 1.0f / sqrtf(all / static_cast<float>(kCols) + from.eps);
   }
 
   NODEWRIGHT_DEVICE uint4 fragment(const unsigned char*, int, int span, int s, int n) const {
@@ -304,22 +304,22 @@ template <class Args, class Before, class Store>
 NODEWRIGHT_DEVICE void tile_project_normed(const Args& args, int unit, Before before, Store store) {
   if constexpr (kHeld != 0) {
     static_assert(kHeld == 0 || kGained != 0);
-    const OutputRange range = block_outputs<kSplits>(args.outputs, unit);
-    RowScales<Args> scales;
+    const OutputRange range = block_outputs<kSplits>(args.w.outputs, unit);
+    RowScales scales;
     int live = 0;
-    tile_project_held<RowScales<Args>::kBytes>(
-        args.weight.data, args.from.gained.data, kStride, static_cast<int>(args.from.gained.count / kStride),
-        args.n_live.data, range, live, [&] { scales.request(args); },
-        [&](unsigned char* shared) { scales.sum(args, reinterpret_cast<float*>(shared)); }, before,
+    tile_project_held<RowScales::kBytes>(
+        args.w.weight.data, args.from.gained.data, kStride, static_cast<int>(args.from.gained.count / kStride),
+        args.n_live.data, range, live, [&] { scales.request(args.from); },
+        [&](unsigned char* shared) { scales.sum(args.from, reinterpret_cast<float*>(shared)); }, before,
         [&](int j, int row, int m, float first, float second) {
           if (m < live) store(j, row, m, first * scales.of_pair[j], second * scales.of_pair[j], row + 1 == range.last);
         });
   } else {
-    using Rows = typename Either<kGained != 0, GainedRows<Args>, NormedRows<Args>>::Type;
+    using Rows = typename Either<kGained != 0, GainedRows<decltype(args.from)>, NormedRows<decltype(args.from)>>::Type;
     using Ring = TileRing<Rows>;
-    const OutputRange range = block_outputs<kSplits>(args.outputs, unit);
-    Ring ring(args.weight.data, range, shared_memory());
-    Rows rows(args, shared_memory() + Ring::kBytes);
+    const OutputRange range = block_outputs<kSplits>(args.w.outputs, unit);
+    Ring ring(args.w.weight.data, range, shared_memory());
+    Rows rows(args.from, shared_memory() + Ring::kBytes);
     if constexpr (kGained == 0) rows.request_gains(ring.copies.words);
     ring.start();
     release_dependents();

@@ -7,7 +7,12 @@
 
 namespace nodewright {
 
-// Rows of x that are copied piece by piece, in bf16: of args.x, the first kCols elements of rows args.x_stride apart.
+// How many there are.
+NODEWRIGHT_DEVICE int rows_of(const RowsIn& in) {
+  return static_cast<int>(in.x.count / static_cast<uint64_t>(in.x_stride));
+}
+
+// Rows of x that are copied piece by piece, in bf16.
 struct StreamedRows {
   static constexpr int kRowBytes = kPieceColumns * 2 + 64;
   static constexpr int kStageBytes = kTokens * kRowBytes;
@@ -18,11 +23,7 @@ struct StreamedRows {
   int64_t stride;    // elements
   int rows;          // that there are
 
-  template <class Args>
-  NODEWRIGHT_DEVICE explicit StreamedRows(const Args& args)
-      : from(args.x.data),
-        stride(args.x_stride),
-        rows(static_cast<int>(args.x.count / static_cast<uint64_t>(args.x_stride))) {}
+  NODEWRIGHT_DEVICE explicit StreamedRows(const RowsIn& in) : from(in.x.data), stride(in.x_stride), rows(rows_of(in)) {}
 
   // What the ring's i-th stage wants.
   template <class Ring>
@@ -52,14 +53,13 @@ template <class Args, class Before, class Store>
 NODEWRIGHT_DEVICE void tile_project_rows(const Args& args, OutputRange range, int& live, Before before, Store store) {
   if constexpr (kHeld != 0) {
     tile_project_held<0>(
-        args.weight.data, args.x.data, args.x_stride,
-        static_cast<int>(args.x.count / static_cast<uint64_t>(args.x_stride)), args.n_live.data, range, live, [] {},
-        [](unsigned char*) {}, before, store);
+        args.w.weight.data, args.from.x.data, args.from.x_stride, rows_of(args.from), args.n_live.data, range, live,
+        [] {}, [](unsigned char*) {}, before, store);
   } else {
     using Ring = TileRing<StreamedRows>;
-    Ring ring(args.weight.data, range, shared_memory());
+    Ring ring(args.w.weight.data, range, shared_memory());
     ring.start();
-    const StreamedRows rows(args);
+    const StreamedRows rows(args.from);
     release_dependents();
     wait_for_inputs();
     live = args.n_live.data[0];

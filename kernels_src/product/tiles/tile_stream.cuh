@@ -15,6 +15,7 @@
 // (kernels_src/product/tiles/tile_shape.h); kBias 1 if outputs have one.
 #pragma once
 
+#include "kernels_src/argument_blocks.h"
 #include "kernels_src/device/output_range.cuh"
 #include "kernels_src/device/stage_copies.cuh"
 #include "kernels_src/product/tiles/span_product.cuh"
@@ -180,16 +181,15 @@ NODEWRIGHT_DEVICE void stream_tiles(TileRing<Rows>& ring, const Rows& x,
   }
 }
 
-// The biases of the pairs that a thread stores of a tile, with kBias: of args.bias, [args.outputs]. Requested in
+// The biases of the pairs that a thread stores of a tile, with kBias. Requested in
 // stream_tiles' before, while the tile's weights are on their way, and added to the sums in its store.
 struct PairBiases {
   float of_pair[kBias != 0 ? kOwned : 1][2];
 
-  template <class Args>
-  NODEWRIGHT_DEVICE void request(const Args& args, int j, int n) {
+  NODEWRIGHT_DEVICE void request(const WeightIn& w, int j, int n) {
     if constexpr (kBias != 0) {
-      of_pair[j][0] = to_float(args.bias.data[n]);
-      of_pair[j][1] = n + 1 < args.outputs ? to_float(args.bias.data[n + 1]) : 0.0f;
+      of_pair[j][0] = to_float(w.bias.data[n]);
+      of_pair[j][1] = n + 1 < w.outputs ? to_float(w.bias.data[n + 1]) : 0.0f;
     }
   }
   NODEWRIGHT_DEVICE void add(int j, float& first, float& second) const {

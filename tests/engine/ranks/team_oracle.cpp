@@ -24,9 +24,8 @@
 #include "kernels_src/exchange/gather_logits.h"
 #include "kernels_src/exchange/norm_heads_exchange.h"
 #include "kernels_src/experts/choose_experts.h"
-#include "kernels_src/experts/expert_down.h"
-#include "kernels_src/experts/expert_down_sum.h"
-#include "kernels_src/experts/expert_gate_up.h"
+#include "kernels_src/experts/expert_down_rows.h"
+#include "kernels_src/experts/expert_tiles.h"
 #include "kernels_src/experts/group_by_expert.h"
 #include "kernels_src/experts/norm_expert_gate_up.h"
 #include "kernels_src/projection/norm_gate_up.h"
@@ -81,14 +80,12 @@ using Ordinary =
 
 // What stands in front of an exchange's sum and after it.
 struct Summed {
-  Optional<InOut<float>> residual = {};
-  Optional<PartialOut<float>> sum = {};
+  SumOut to;
   In<int32_t> n_live;
-  int64_t cols, stride;
-  ResidualOut next;
+  int64_t cols;
 };
-Summed summed(const ProjectExchange& a) { return {a.residual, a.y, a.n_live, a.outputs, a.residual_stride, a.next}; }
-Summed summed(const ExchangeAdd& a) { return {a.residual, a.sum, a.n_live, a.cols, a.stride, a.next}; }
+Summed summed(const ProjectExchange& a) { return {a.to, a.n_live, a.w.outputs}; }
+Summed summed(const ExchangeAdd& a) { return {a.to, a.own.n_live, a.own.cols}; }
 
 // The plans of all ranks, node by node side by side.
 class OnePlan {
@@ -208,25 +205,14 @@ class OnePlan {
 
   // From the whole embedding.
   void embed(size_t rank, const PlanNode& node) {
-    const auto a = arguments_of<EmbedExchange>(node);
+    Embed args = arguments_of<EmbedExchange>(node).embed;
+    args.embedding = embedding_.weight();
     KernelRequest request{"embed", {}};
     for (const char* name : {"kScaled", "kPositions", "kLeavesGained"})
       request.constants.push_back({name, constant_of(node, name)});
     const auto kernel = loaded_.kernels[rank]->kernel<Embed>(
         request, embed_shape(static_cast<unsigned>(rows_), constant_of(node, "kLeavesGained") != 0));
-    g_.launch(at(node.name, rank), kernel,
-              {.tokens = a.tokens,
-               .sequences = a.sequences,
-               .last_token = a.last_token,
-               .n_live = a.n_live,
-               .positions = a.positions,
-               .embedding = embedding_.weight(),
-               .position_table = a.position_table,
-               .x = a.x,
-               .stride = a.stride,
-               .vocab = a.vocab,
-               .scale = a.scale,
-               .next = a.next});
+    g_.launch(at(node.name, rank), kernel, args);
   }
 
   // The product alone, whose sums then count as the rank's.
@@ -236,25 +222,18 @@ class OnePlan {
     request.name = tiled ? "tile_project" : "project";
     const DeviceArray<float>& product = products_[rank];
     g_.launch(at(node.name + ".product", rank), loaded_.kernels[rank]->kernel<Project>(request, node.shape),
-              {.x = a.x,
-               .weight = a.weight,
-               .bias = a.bias,
-               .y = product,
-               .n_live = a.n_live,
-               .outputs = a.outputs,
-               .x_stride = a.x_stride,
-               .y_stride = a.residual_stride});
-    RankValue value = value_args(rank, a.outputs, a.residual_stride, a.n_live);
+              {.from = a.from, .w = a.w, .to = {product, a.to.stride}, .n_live = a.n_live});
+    RankValue value = value_args(rank, a.w.outputs, a.to.stride, a.n_live);
     value.y = product.view();
     launch_value(rank, node, value, {{"kBulk", 0}, {"kBias", 0}, {"kChosen", 0}});
   }
   void value_of_sum(size_t rank, const PlanNode& node) {
     const auto a = arguments_of<ExchangeAdd>(node);
-    RankValue value = value_args(rank, a.cols, a.stride, a.n_live);
-    value.y = a.y;
-    value.y_bf16 = a.y_bf16;
-    value.bias = a.bias;
-    value.weights = a.weights;
+    RankValue value = value_args(rank, a.own.cols, a.to.stride, a.own.n_live);
+    value.y = a.own.y;
+    value.y_bf16 = a.own.y_bf16;
+    value.bias = a.own.bias;
+    value.weights = a.own.weights;
     std::vector<Constant> constants;
     for (const char* name : {"kBulk", "kBias", "kChosen"}) constants.push_back({name, constant_of(node, name)});
     launch_value(rank, node, value, std::move(constants));
@@ -276,7 +255,7 @@ class OnePlan {
 
   // `lanes`: of a row, in the kernel whose partial sums of squares these are.
   void sum(size_t rank, const PlanNode& node, const Summed& of, int64_t lanes, int64_t splits) {
-    const bool gained = of.next.gained.count > 0;
+    const bool gained = of.to.next.gained.count > 0;
     const int64_t tokens = (rows_ + 7) / 8 * 8;
     const KernelRequest request{"oracle_sum",
                                 {{"kRanks", plans_.size()},
@@ -288,15 +267,15 @@ class OnePlan {
     const int64_t blocks = gained ? node.shape.grid[0] : rows_;
     g_.launch(at(node.name, rank), kernel<RankSum>(rank, kRankSum, request, blocks),
               {.values = values_.view().subview(0, plans_.size() * static_cast<uint64_t>(rows_ * of.cols)),
-               .residual = of.residual,
-               .sum = of.sum,
+               .residual = of.to.residual,
+               .sum = of.to.sum,
                .n_live = of.n_live,
                .rows = rows_,
                .cols = of.cols,
-               .stride = of.stride,
-               .gain = of.next.gain,
-               .gained = of.next.gained,
-               .squares = of.next.squares});
+               .stride = of.to.stride,
+               .gain = of.to.next.gain,
+               .gained = of.to.next.gained,
+               .squares = of.to.next.squares});
   }
 
   // Sums of squares go where other exchanges have the ranks' values.

@@ -195,19 +195,16 @@ class AdaptedRanks {
   void launch_product(GraphBuilder& g, TeamRank& rank, const char* name) {
     const size_t r = rank.index();
     const auto [request, launch] = product_of(c_, "adapted_project_exchange", rank.size());
-    AdaptedProjectExchange args{.x = shards_.x[r],
-                                .weight = shards_.weight[r].weight(),
-                                .bias = shards_.bias[r].weight(),
-                                .n_live = shards_.live[r],
-                                .outputs = c_.width(),
-                                .x_stride = kInner,
-                                .residual_stride = c_.stride(),
-                                .adapter = adapters_.in(r),
-                                .exchange = rank.exchange(values())};
+    AdaptedProjectExchange args{.of = {.from = {shards_.x[r], kInner},
+                                       .w = {shards_.weight[r].weight(), shards_.bias[r].weight(), c_.width()},
+                                       .to = {.stride = c_.stride()},
+                                       .n_live = shards_.live[r],
+                                       .exchange = rank.exchange(values())},
+                                .adapter = adapters_.in(r)};
     if (c_.adds)
-      args.residual = residual_[r];
+      args.of.to.residual = residual_[r];
     else
-      args.y = residual_[r];
+      args.of.to.sum = residual_[r];
     g.launch(name, opened_.kernels[r]->kernel<AdaptedProjectExchange>(request, launch), args);
   }
 
@@ -219,19 +216,18 @@ class AdaptedRanks {
     const bool bulk = c_.form == Form::bulk;
     constants.push_back({"kBulk", bulk ? 1 : 0});
     constants.push_back({"kChosen", 0});
-    AdaptedExchangeAdd args{.n_live = shards_.live[r],
-                            .cols = c_.width(),
-                            .stride = c_.stride(),
-                            .adapter = adapters_.in(r),
-                            .exchange = bulk ? rank.bulk_exchange(values()) : rank.exchange(values())};
+    AdaptedExchangeAdd args{.of = {.own = {.n_live = shards_.live[r], .cols = c_.width()},
+                                   .to = {.stride = c_.stride()},
+                                   .exchange = bulk ? rank.bulk_exchange(values()) : rank.exchange(values())},
+                            .adapter = adapters_.in(r)};
     if (bulk)
-      args.y_bf16 = rounded_[r];
+      args.of.own.y_bf16 = rounded_[r];
     else
-      args.y = sent_[r];
+      args.of.own.y = sent_[r];
     if (c_.adds)
-      args.residual = residual_[r];
+      args.of.to.residual = residual_[r];
     else
-      args.sum = residual_[r];
+      args.of.to.sum = residual_[r];
     const auto ranks = static_cast<unsigned>(rank.size());
     const LaunchShape launch = bulk ? exchange_bulk_shape(values(), ranks, 4, true)
                                     : exchange_add_shape(static_cast<unsigned>(c_.rows),

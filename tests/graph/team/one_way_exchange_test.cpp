@@ -32,14 +32,13 @@ struct OneWay {
     const KernelRequest request{"embed_exchange",
                                 {{"kRanks", rank.size()}, {"kScaled", 0}, {"kPositions", 0}, {"kLeavesGained", 0}}};
     g.launch("embed", opened.kernels[r]->kernel<EmbedExchange>(request, embed_exchange_shape(1, 4, false)),
-             {.tokens = numbers[r].view().subview(0, 1),
-              .sequences = numbers[r].view().subview(1, 1),
-              .last_token = numbers[r].view().subview(2, 1),
-              .n_live = one[r].view().subview(0, 1),
-              .embedding = embedding[r].weight(),
-              .x = row[r],
-              .stride = kStride,
-              .vocab = kVocab,
+             {.embed = {.in = {.tokens = numbers[r].view().subview(0, 1),
+                               .sequences = numbers[r].view().subview(1, 1),
+                               .last_token = numbers[r].view().subview(2, 1),
+                               .n_live = one[r].view().subview(0, 1),
+                               .vocab = kVocab},
+                        .embedding = embedding[r].weight(),
+                        .to = {.x = row[r], .stride = kStride}},
               .exchange = rank.exchange(1 + kStride)});
   }
   void gather(GraphBuilder& g, TeamRank& rank) {

@@ -77,14 +77,10 @@ inline std::vector<std::vector<float>> parts_on_one_device(OpenedTeam& opened, c
     sums.emplace_back(device, "sums" + std::to_string(r), shards.sizes.rows * shards.sizes.outputs);
     shards.declare(g, r);
     g.launch("shard" + std::to_string(r), kernel,
-             {.x = shards.x[r],
-              .weight = shards.weight[r].weight(),
-              .bias = shards.bias[r].weight(),
-              .y = sums[r],
-              .n_live = shards.live[r],
-              .outputs = shards.sizes.outputs,
-              .x_stride = shards.sizes.cols,
-              .y_stride = shards.sizes.outputs});
+             {.from = {shards.x[r], shards.sizes.cols},
+              .w = {shards.weight[r].weight(), shards.bias[r].weight(), shards.sizes.outputs},
+              .to = {sums[r], shards.sizes.outputs},
+              .n_live = shards.live[r]});
   }
   ExplicitGraph graph(std::move(g).finish());
   const Stream stream(device, "shards");

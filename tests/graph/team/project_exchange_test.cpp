@@ -44,14 +44,10 @@ std::vector<std::vector<float>> exchanged(OpenedTeam& opened, const MatvecShape&
         request_of("project_exchange", shape, static_cast<int64_t>(rank.size()), scaled), shape_of(shape));
     for (const char* name : {"out", "down"})
       g.launch(name, kernel,
-               {.x = shards.x[r],
-                .weight = shards.weight[r].weight(),
-                .bias = shards.bias[r].weight(),
-                .residual = shards.residual[r],
+               {.from = {shards.x[r], kCols},
+                .w = {shards.weight[r].weight(), shards.bias[r].weight(), kOutputs},
+                .to = {.residual = shards.residual[r], .stride = shards.stride()},
                 .n_live = shards.live[r],
-                .outputs = kOutputs,
-                .x_stride = kCols,
-                .residual_stride = shards.stride(),
                 .exchange = rank.exchange(static_cast<uint64_t>(shape.rows * kOutputs))});
   };
   TeamGraph graph(memory, plan_team(memory, "products", describe_rank));

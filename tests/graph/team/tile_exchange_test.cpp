@@ -79,19 +79,16 @@ std::vector<TileResult> exchanged_tiles(OpenedTeam& opened, const TileCase& of) 
     const auto kernel =
         opened.kernels[r]->kernel<ProjectExchange>(of.request("tile_project_exchange", rank.size()), of.launch());
     for (const char* name : {"out", "down"}) {
-      ProjectExchange args{.x = shards.x[r],
-                           .weight = shards.weight[r].weight(),
-                           .bias = shards.bias[r].weight(),
+      ProjectExchange args{.from = {shards.x[r], kTileCols},
+                           .w = {shards.weight[r].weight(), shards.bias[r].weight(), kTileOutputs},
+                           .to = {.stride = shards.stride()},
                            .n_live = shards.live[r],
-                           .outputs = kTileOutputs,
-                           .x_stride = kTileCols,
-                           .residual_stride = shards.stride(),
                            .exchange = rank.exchange(packets)};
       if (of.adds)
-        args.residual = shards.residual[r];
+        args.to.residual = shards.residual[r];
       else
-        args.y = shards.residual[r];
-      if (of.gained) args.next = {gain[r].weight(), gained[r], squares[r]};
+        args.to.sum = shards.residual[r];
+      if (of.gained) args.to.next = {gain[r].weight(), gained[r], squares[r]};
       g.launch(name, kernel, args);
     }
   };

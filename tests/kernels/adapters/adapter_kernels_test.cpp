@@ -93,9 +93,8 @@ TEST(Shrink, MultipliesEachRowByItsOwnAdapter) {
     run_node(shrink_kernel<Shrink>(c, "shrink", false, {}),
              {.adapter =
                   {.a = a, .scales = scales, .ids = ids, .n_live = live, .ranks = c.ranks(), .slot_elements = c.slot()},
-              .x = rows,
-              .h = h,
-              .x_stride = c.stride()});
+              .from = {rows, c.stride()},
+              .h = h});
     const std::vector<float> found = h.read();
     for (int64_t m = 0; m < c.rows(); ++m) c.expect_shrunk(found, m, [&](int64_t k) { return value(m, k); });
   }
@@ -117,9 +116,8 @@ TEST(NormShrink, NormsTheRowFirst) {
                                        {{"kNorm", static_cast<int64_t>(Norm::rms)}, {"kPostNorm", 0}}),
              {.adapter =
                   {.a = a, .scales = scales, .ids = ids, .n_live = live, .ranks = c.ranks(), .slot_elements = c.slot()},
-              .from = {.x = rows, .gain = gains},
-              .h = h,
-              .eps = kEps});
+              .from = {.x = rows, .gain = gains, .eps = kEps},
+              .h = h});
     const std::vector<float> found = h.read();
     for (int64_t m = 0; m < c.rows(); ++m) {
       double squares = 0;

@@ -2,8 +2,7 @@
 // expert_down_sum, which a rank of a team has in place of the latter.
 #include <gtest/gtest.h>
 
-#include "kernels_src/experts/expert_down_add.h"
-#include "kernels_src/experts/expert_down_sum.h"
+#include "kernels_src/experts/expert_down_rows.h"
 #include "kernels_src/experts/norm_expert_gate_up.h"
 #include "tests/kernels/experts/experts_case.h"
 
@@ -41,10 +40,9 @@ TEST(NormExpertGateUp, AgreesWithTheReference) {
              {.x = residual,
               .gain = gains,
               .experts = experts,
-              .weight = weight,
-              .y = y,
+              .w = {.weight = weight},
+              .to = {y, y_stride},
               .n_live = n_live,
-              .y_stride = y_stride,
               .eps = kEps});
     const std::vector<bf16> found = y.read();
     for (int64_t pair = 0; pair < c.rows * c.chosen; ++pair) {
@@ -91,14 +89,12 @@ TEST(ExpertDownAdd, AgreesWithTheReference) {
                   constants_of(shape.constants(),
                                constants_of(shape.down_constants(4), {{"kSingleRow", c.rows == 1}, {"kScale", 0}}))},
                  shape.down_launch(4)),
-             {.x = x,
+             {.from = {x, c.stride()},
               .experts = experts,
               .weights = weights,
-              .weight = weight,
-              .residual = residual,
-              .n_live = n_live,
-              .x_stride = c.stride(),
-              .residual_stride = stride});
+              .w = {.weight = weight},
+              .to = {.residual = residual, .stride = stride},
+              .n_live = n_live});
     const std::vector<float> found = residual.read();
     for (int64_t m = 0; m < c.rows; ++m)
       for (int64_t n = 0; n < stride; ++n) {
@@ -133,23 +129,19 @@ TEST(ExpertDownSum, GivesWhatExpertDownAddAdds) {
     const auto constants = constants_of(
         shape.constants(), constants_of(shape.down_constants(4), {{"kSingleRow", c.rows == 1}, {"kScale", 0}}));
     run_node(machine().kernels.kernel<ExpertDownAdd>({"expert_down_add", constants}, shape.down_launch(4)),
-             {.x = x,
+             {.from = {x, c.stride()},
               .experts = experts,
               .weights = weights,
-              .weight = weight,
-              .residual = residual,
-              .n_live = n_live,
-              .x_stride = c.stride(),
-              .residual_stride = stride});
+              .w = {.weight = weight},
+              .to = {.residual = residual, .stride = stride},
+              .n_live = n_live});
     run_node(machine().kernels.kernel<ExpertDownSum>({"expert_down_sum", constants}, shape.down_launch(4)),
-             {.x = x,
+             {.from = {x, c.stride()},
               .experts = experts,
               .weights = weights,
-              .weight = weight,
-              .y = y,
-              .n_live = n_live,
-              .x_stride = c.stride(),
-              .y_stride = stride});
+              .w = {.weight = weight},
+              .to = {y, stride},
+              .n_live = n_live});
     const std::vector<float> expected = residual.read(), found = y.read();
     for (int64_t m = 0; m < c.rows; ++m)
       for (int64_t n = 0; n < stride; ++n)

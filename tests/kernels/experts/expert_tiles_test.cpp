@@ -1,10 +1,10 @@
 // tile_expert_gate_up, tile_expert_down and add_experts against doubles, after group_by_expert, in jobs of all sizes;
 // whether a row's bits depend on its neighbours.
+#include "kernels_src/experts/expert_tiles.h"
+
 #include <gtest/gtest.h>
 
 #include "kernels_src/experts/add_experts.h"
-#include "kernels_src/experts/expert_down.h"
-#include "kernels_src/experts/expert_gate_up.h"
 #include "tests/kernels/experts/experts_case.h"
 
 namespace nodewright::test::expert_tiles_test {
@@ -38,14 +38,12 @@ std::vector<Element> multiply(const ExpertsCase& c, const char* name, int64_t y_
   const Guarded<Element> y("y", at(shape.pairs() * y_stride));
   std::vector<Constant> constants = constants_of(shape.constants(), constants_of(shape.tile_constants(), {}));
   if (std::is_same_v<Args, ExpertGateUp>) constants.push_back({"kActivation", static_cast<int64_t>(Activation::silu)});
-  run_node(machine().kernels.kernel<Args>({name, constants}, shape.launch_shape(4)), {.x = x,
+  run_node(machine().kernels.kernel<Args>({name, constants}, shape.launch_shape(4)), {.from = {x, c.stride()},
                                                                                       .pairs = grouped.pairs,
                                                                                       .jobs = grouped.jobs,
                                                                                       .n_jobs = grouped.n_jobs,
-                                                                                      .weight = weight,
-                                                                                      .y = y,
-                                                                                      .x_stride = c.stride(),
-                                                                                      .y_stride = y_stride});
+                                                                                      .w = {.weight = weight},
+                                                                                      .to = {y, y_stride}});
   return y.read();
 }
 

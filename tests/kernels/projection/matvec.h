@@ -282,16 +282,17 @@ struct LeftOut {
   std::vector<ScoredToken> best;  // out: [rows, parts]
 };
 
-inline ResidualIn residual_in(const MatvecFamily& family, const Guarded<float>& x, const Guarded<bf16>& gain,
+inline ResidualIn residual_in(const MatvecData& d, const Guarded<float>& x, const Guarded<bf16>& gain,
                               const Guarded<bf16>& shift, const Gained& gained, const Joining& joining, bool x_next) {
   return {.x = gained.has ? View<float>{} : x.view(),
           .gain = given(!gained.has, gain),
-          .shift = given(family.norm == Norm::layer, shift),
+          .shift = given(d.family.norm == Norm::layer, shift),
           .projected = joining.input(),
           .post_gain = given(joining.has, joining.post_gain),
           .x_next = x_next ? joining.output() : PartialOut<float>{},
           .gained = gained.has ? gained.rows.view() : View<bf16>{},
-          .squares = gained.has ? gained.squares.view() : View<float>{}};
+          .squares = gained.has ? gained.squares.view() : View<float>{},
+          .eps = d.eps};
 }
 
 // `grid_x`: blocks over the outputs, 0 for as many as the model would launch. `x_next`: of a family with post norms.
@@ -317,15 +318,11 @@ struct RunNormProject {
     const Guarded<float> temperature("temperature", left_out ? left_out->temperature : std::vector<float>{});
     const Guarded<int32_t> keeps_all("keeps_all",
                                      std::vector<int32_t>(left_out ? 1 : 0, left_out ? left_out->keeps_all : 0));
-    run_node(kernel, {.from = residual_in(d.family, x, gain, shift, gained, joining, x_next != nullptr),
-                      .weight = weight,
-                      .bias = given(d.family.biases, bias),
-                      .y = y,
+    run_node(kernel, {.from = residual_in(d, x, gain, shift, gained, joining, x_next != nullptr),
+                      .w = {weight, given(d.family.biases, bias), s.outputs},
+                      .to = {y, d.y_stride},
                       .best = best,
                       .n_live = live,
-                      .outputs = s.outputs,
-                      .y_stride = d.y_stride,
-                      .eps = d.eps,
                       .temperature = left_out != nullptr ? temperature.view() : View<float>{},
                       .keeps_all = left_out != nullptr ? keeps_all.view() : View<int32_t>{}});
     if (x_next != nullptr) *x_next = joining.x_next.read();
@@ -375,14 +372,10 @@ struct RunNormGateUp {
         y("y", d.residual.size());
     const Guarded<int32_t> live("n_live", std::vector{n_live});
     run_node(matvec_kernel<NormGateUp>(kName, s, d.family, grid_x),
-             {.from = residual_in(d.family, x, gain, shift, gained, joining, x_next != nullptr),
-              .weight = weight,
-              .bias = given(d.family.biases, bias),
-              .y = y,
-              .n_live = live,
-              .outputs = s.outputs,
-              .y_stride = d.y_stride,
-              .eps = d.eps});
+             {.from = residual_in(d, x, gain, shift, gained, joining, x_next != nullptr),
+              .w = {weight, given(d.family.biases, bias), s.outputs},
+              .to = {y, d.y_stride},
+              .n_live = live});
     if (x_next != nullptr) *x_next = joining.x_next.read();
     return y.read();
   }
@@ -400,14 +393,11 @@ struct RunProjectAdd {
     const Guarded<bf16> x("x", d.packed_x), weight("weight", d.weight), bias("bias", d.bias);
     const Guarded<float> residual("residual", d.residual);
     const Guarded<int32_t> live("n_live", std::vector{n_live});
-    run_node(matvec_kernel<ProjectAdd>(kName, s, d.family, grid_x), {.x = x,
-                                                                     .weight = weight,
-                                                                     .bias = given(d.family.biases, bias),
-                                                                     .residual = residual,
-                                                                     .n_live = live,
-                                                                     .outputs = s.outputs,
-                                                                     .x_stride = d.stride,
-                                                                     .residual_stride = d.y_stride});
+    run_node(matvec_kernel<ProjectAdd>(kName, s, d.family, grid_x),
+             {.from = {x, d.stride},
+              .w = {weight, given(d.family.biases, bias), s.outputs},
+              .to = {.residual = residual, .stride = d.y_stride},
+              .n_live = live});
     return residual.read();
   }
 };
@@ -424,14 +414,11 @@ struct RunProject {
     const Guarded<bf16> x("x", d.packed_x), weight("weight", d.weight), bias("bias", d.bias);
     const Guarded<float> y("y", d.residual.size());
     const Guarded<int32_t> live("n_live", std::vector{n_live});
-    run_node(matvec_kernel<Project>(kName, s, d.family, grid_x), {.x = x,
-                                                                  .weight = weight,
-                                                                  .bias = given(d.family.biases, bias),
-                                                                  .y = y,
-                                                                  .n_live = live,
-                                                                  .outputs = s.outputs,
-                                                                  .x_stride = d.stride,
-                                                                  .y_stride = d.y_stride});
+    run_node(matvec_kernel<Project>(kName, s, d.family, grid_x),
+             {.from = {x, d.stride},
+              .w = {weight, given(d.family.biases, bias), s.outputs},
+              .to = {y, d.y_stride},
+              .n_live = live});
     return y.read();
   }
 };

@@ -119,12 +119,10 @@ TEST(GateRows, AgreeWithTheReferenceAtOddSizesAndLeavePaddedRowsAlone) {
                                                 {"kBias", biased ? 1 : 0},
                                                 {"kRagged", unit * outputs % 8 == 0 ? 0 : 1}}},
                                               gate_shape(kRowCount, outputs, gated)),
-               {.x = input,
-                .y = y,
+               {.from = {input, x_stride},
+                .to = {y, y_stride},
                 .n_live = live,
                 .outputs = outputs,
-                .x_stride = x_stride,
-                .y_stride = y_stride,
                 .bias = biased ? biases : Frozen<bf16>{}});
       const std::vector<bf16> found = y.read();
       for (int64_t m = 0; m < kRowCount; ++m)

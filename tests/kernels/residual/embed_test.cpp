@@ -43,18 +43,10 @@ struct EmbedCase {
     for (int64_t i = 0; i < kContext * stride; ++i) position_rows.push_back(position_table(i / stride, i % stride));
     const Guarded<int32_t> position_list("positions", positions);
     const Guarded<bf16> position_weights("position_table", position_rows);
-    Embed args{.tokens = token_ids,
-               .sequences = sequence_ids,
-               .last_token = last,
-               .n_live = live,
-               .positions = {},
+    Embed args{.in = {token_ids, sequence_ids, last, live, vocab},
                .embedding = weights,
-               .position_table = {},
-               .x = x,
-               .stride = stride,
-               .vocab = vocab,
-               .scale = scale};
-    if (!positions.empty()) args.positions = position_list, args.position_table = position_weights;
+               .to = {.x = x, .stride = stride, .scale = scale}};
+    if (!positions.empty()) args.to.positions = position_list, args.to.position_table = position_weights;
     run_node(kernel, args);
     return x.read();
   }

@@ -58,11 +58,11 @@ struct NormHiddenCase {
                                .gain = gains,
                                .shift = norm == Norm::layer ? shifts.weight() : Weight<bf16>{},
                                .projected = adds ? joining.view() : View<float>{},
-                               .post_gain = adds ? post_gains.weight() : Weight<bf16>{}},
+                               .post_gain = adds ? post_gains.weight() : Weight<bf16>{},
+                               .eps = kEps},
                       .y = hidden,
                       .n_live = live,
-                      .stride = stride(),
-                      .eps = kEps});
+                      .stride = stride()});
     return hidden.read();
   }
 

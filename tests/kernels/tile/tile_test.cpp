@@ -295,15 +295,10 @@ TEST(TileProjectAdd, LeavesTheSumsTimesTheNextGainAndTheirSquares) {
     const Guarded<float> residual("residual", data.residual), squares("squares", blocks * tokens);
     const Guarded<int32_t> live("n_live", std::vector<int32_t>{n_live});
     run_node(matvec_kernel<ProjectAdd>("project_add", shape, {.biases = biases, .leaves_gained = true}, kRanges),
-             {.x = x,
-              .weight = weight,
-              .bias = given(biases, bias),
-              .residual = residual,
-              .n_live = live,
-              .outputs = shape.outputs,
-              .x_stride = data.stride,
-              .residual_stride = data.y_stride,
-              .next = {.gain = gain, .gained = gained, .squares = squares}});
+             {.from = {x, data.stride},
+              .w = {weight, given(biases, bias), shape.outputs},
+              .to = {residual, data.y_stride, {.gain = gain, .gained = gained, .squares = squares}},
+              .n_live = live});
     const std::vector<float> sums = residual.read(), parts = squares.read();
     const std::vector<bf16> rows_left = gained.read();
     EXPECT_TRUE(same_bits(std::span(sums), std::span(expected)));
