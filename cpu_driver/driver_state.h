@@ -39,6 +39,13 @@ struct Array {
   size_t slices() const { return std::max<size_t>(descriptor.Depth, 1); }
 };
 
+// A context of some of a device's multiprocessors.
+struct GreenContext {
+  int device = 0;
+  unsigned multiprocessors = 0;
+  CUcontext context = nullptr;  // its handle as an ordinary context
+};
+
 struct State {
   std::mutex mutex;
   CpuDriverOptions options;
@@ -61,6 +68,8 @@ struct State {
   HandleTable<GraphExec, CUgraphExec, 8> execs;
   HandleTable<Semaphore, CUexternalSemaphore, 11> semaphores;
   HandleTable<Array, CUarray, 14> arrays;
+  HandleTable<GreenContext, CUgreenCtx, 15> green_contexts;
+  HandleTable<GreenContext, CUcontext, 16> contexts_of_green;
   std::unordered_map<CUgraphConditionalHandle, std::weak_ptr<Conditional>> conditionals;
   std::unordered_map<CUuserObject, UserObjectEntry> user_objects;
 

@@ -38,12 +38,16 @@ CUresult check_cluster(const State& state, const KernelWork& work) {
   return CUDA_SUCCESS;
 }
 
+uint64_t multiprocessors_for(const State& state, const KernelWork& work) {
+  return work.green != nullptr ? work.green->multiprocessors : static_cast<uint64_t>(state.options.sm_count);
+}
+
 CUresult check_cooperative(const State& state, const KernelWork& work) {
   if (!work.attributes.cooperative) return CUDA_SUCCESS;
   const std::string what = "kernel " + work.loaded->image->name + ": a cooperative launch";
   if (work.by_extra) return refuse(CUDA_ERROR_INVALID_VALUE, what + " with arguments through `extra`");
   const int per_sm = blocks_per_multiprocessor(state, *work.loaded, product(work.block), work.shared_bytes);
-  const uint64_t resident = static_cast<uint64_t>(per_sm) * static_cast<uint64_t>(state.options.sm_count);
+  const uint64_t resident = static_cast<uint64_t>(per_sm) * multiprocessors_for(state, work);
   if (product(work.grid) > resident)
     return refuse(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, what + " of " + std::to_string(product(work.grid)) +
                                                                " blocks, " + std::to_string(resident) +
@@ -150,8 +154,7 @@ int blocks_per_multiprocessor(const State& state, const LoadedImage& loaded, uin
 
 uint64_t resident_clusters(const State& state, const KernelWork& work) {
   const int per_sm = blocks_per_multiprocessor(state, *work.loaded, product(work.block), work.shared_bytes);
-  return static_cast<uint64_t>(per_sm) * static_cast<uint64_t>(state.options.sm_count) /
-         product(work.attributes.cluster);
+  return static_cast<uint64_t>(per_sm) * multiprocessors_for(state, work) / product(work.attributes.cluster);
 }
 
 uint32_t shared_limit_bytes(const State& state) {

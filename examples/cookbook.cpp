@@ -466,6 +466,48 @@ void update_a_graph(Device& device) {
   expect(on, x, 7.0f, "update a graph");
 }
 
+void list_what_a_recapture_changes(Device& device) {
+  const Machine on(device);
+  const auto& [stream, saxpy, x, y] = std::tie(on.stream, on.saxpy, on.x, on.y);
+  const auto plan_of = [&](float a) {
+    GraphBuilder g(on.device, "step");
+    g.declare(on.x_buffer);
+    g.declare(on.y_buffer, {.live_in = true, .live_out = true});
+    g.launch("saxpy", saxpy, {.x = x, .y = y, .a = a});
+    return std::move(g).finish();
+  };
+  // Recipe: List what a recapture changes
+  CapturedGraph graph(plan_of(1.0f), stream);
+  const auto on_change = [](const RecaptureChange& change) {
+    std::puts(describe(change).c_str());  // saxpy: argument 'a'
+    return change.updatable;              // false: the graph stays as it was
+  };
+  if (device.driver().cuStreamBeginRecaptureToGraph)  // CUDA 13.3
+    graph.recapture(plan_of(3.0f), stream, on_change);
+  else
+    graph.recapture(plan_of(3.0f), stream);
+  graph.launch(stream);
+  // End.
+  expect(on, y, 5.0f, "list what a recapture changes");
+}
+
+void confine_a_node(Device& device) {
+  const Machine on(device);
+  const auto& [stream, saxpy, x, y] = std::tie(on.stream, on.saxpy, on.x, on.y);
+  const auto& [x_buffer, y_buffer] = std::tie(on.x_buffer, on.y_buffer);
+  // Recipe: Confine nodes to some multiprocessors
+  const auto [few, others] = split_multiprocessors(device, 2);  // 8 and 124 on an H200
+  GraphBuilder g(device, "confine");
+  g.declare(x_buffer);
+  g.declare(y_buffer, {.live_in = true, .live_out = true});
+  g.fill("reset", y, 1.0f);
+  g.launch("saxpy", saxpy, {.x = x, .y = y, .a = 4.0f}, {.attributes = {.green = few.place()}});
+  ExplicitGraph graph(std::move(g).finish());
+  // End.
+  graph.launch(stream);
+  expect(on, y, 5.0f, "confine nodes");
+}
+
 void edit_a_plan(Device& device) {
   const Machine on(device);
   const auto& [stream, saxpy, x, y] = std::tie(on.stream, on.saxpy, on.x, on.y);
@@ -634,6 +676,8 @@ int main(int argc, char** argv) try {
   change_a_function(device);
   keep_an_object(device);
   update_a_graph(device);
+  list_what_a_recapture_changes(device);
+  confine_a_node(device);
   edit_a_plan(device);
   time_nodes(device);
   two_devices(*opened.driver);

@@ -142,6 +142,11 @@ PlanNode GraphBuilder::State::kernel_node(std::string_view name, const LoadedKer
     node.attributes.shared_carveout_percent = shape.shared_carveout_percent;
   if (std::string problem = device_problem(kernel, *plan_.device); !problem.empty())
     refuse(node, std::move(problem), "load the kernel on the plan's device");
+  if (const Device* green = attributes.green.device; green != nullptr && green->context() != plan_.device->context())
+    refuse(node,
+           fmt::format("its green context is of {}, and the plan is for {}", describe_device(*green),
+                       describe_device(*plan_.device)),
+           "split the multiprocessors of the plan's device");
   if (std::string problem = launch_problem(node, plan_.device->properties()); !problem.empty())
     refuse(node, std::move(problem), "change the launch shape or the attributes");
   if (is_body_ && attributes.device_updatable)

@@ -17,6 +17,7 @@
 
 #include "kernels_src/field_visit.h"
 #include "kernels_src/launch_shape.h"
+#include "runtime/green_context.h"
 #include "runtime/kernels/kernel_cache.h"
 #include "runtime/memory/memory.h"
 
@@ -140,6 +141,10 @@ struct KernelAttributes {
   // before the first launch after a build or a patch of the node. Other runs launch an ordinary kernel. Not in children
   // and bodies.
   bool device_updatable = false;
+  // The node runs on the multiprocessors of a green context alone; blocks of a cooperative one fit there at once. Only
+  // explicit graphs support this: other runs launch it on the multiprocessors of their stream. Needs a kernel that has
+  // a CUkernel, as those of a KernelCache and of load_kernel do.
+  GreenPlace green;
   bool operator==(const KernelAttributes&) const = default;
 };
 

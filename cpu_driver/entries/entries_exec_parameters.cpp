@@ -28,8 +28,9 @@ CUresult CUDAAPI cuGraphExecKernelNodeSetParams(CUgraphExec handle, CUgraphNode 
   return change_exec_node<KernelWork>(handle, node, [&](State& s, KernelWork& next, const ExecNode& now) {
     if (params == nullptr) return CUDA_ERROR_INVALID_VALUE;
     const int device = next.device;
+    const auto green = next.green;
     if (const CUresult result = make_kernel_work(s, *params, next); result != CUDA_SUCCESS) return result;
-    if (next.device != device)
+    if (next.device != device || next.green != green)
       return refuse(CUDA_ERROR_INVALID_VALUE, "the context of a kernel node's function may not change");
     if (!next.loaded->image->waits && has_programmatic_edge(now))
       return refuse(CUDA_ERROR_INVALID_VALUE, "a programmatic edge into kernel " + next.loaded->image->name +

@@ -47,7 +47,7 @@ CUresult CUDAAPI cuGraphKernelNodeGetParams(CUgraphNode handle, CUDA_KERNEL_NODE
               work.by_extra ? nullptr : work.params.data(),
               work.by_extra ? work.extra : nullptr,
               work.by_kernel ? work.loaded->kernel : nullptr,
-              current_context};
+              work.green != nullptr ? work.green->context : current_context};
   });
 }
 

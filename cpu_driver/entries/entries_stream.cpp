@@ -207,6 +207,21 @@ CUresult CUDAAPI cuStreamBeginCaptureToGraph(CUstream handle, CUgraph graph_hand
   });
 }
 
+extern "C" CUresult CUDAAPI cuStreamBeginRecaptureToGraph(CUstream handle, CUstreamCaptureMode mode,
+                                                          CUgraph graph_handle, RecaptureCallback callback,
+                                                          void* data) {
+  return enter(Needs::context, [&](State& s, Lock&) {
+    const auto stream = s.find_stream(handle);
+    if (stream == nullptr) return CUDA_ERROR_INVALID_HANDLE;
+    if (stream == s.null_stream)
+      return refuse(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, "the legacy default stream cannot capture");
+    const auto graph = s.graphs.find(graph_handle);
+    if (graph == nullptr) return refuse(CUDA_ERROR_INVALID_HANDLE, "no such graph");
+    if (graph->capturing) return refuse(CUDA_ERROR_ILLEGAL_STATE, "another stream captures into the graph");
+    return begin_recapture(s, stream, mode, graph, {callback, data});
+  });
+}
+
 CUresult CUDAAPI cuStreamEndCapture(CUstream handle, CUgraph* graph) {
   return enter(Needs::context, [&](State& s, Lock&) {
     const auto stream = s.find_stream(handle);

@@ -2,11 +2,15 @@
 #include "cpu_driver/graphs/capture.h"
 
 #include <algorithm>
+#include <cstring>
 #include <unordered_set>
 
 #include "cpu_driver/driver_state.h"
+#include "cpu_driver/graphs/graph_exec.h"
 #include "cpu_driver/graphs/graph_memory.h"
 #include "cpu_driver/graphs/graph_rules.h"
+
+extern "C" CUresult CUDAAPI cuGraphNodeGetParams(CUgraphNode node, CUgraphNodeParams* params);
 
 namespace nodewright::cpu {
 namespace {
@@ -46,7 +50,69 @@ void add_tips(std::vector<CaptureTip>& tips, const std::vector<CaptureTip>& more
       tips.push_back(tip);
 }
 
+bool same_edges(const std::vector<GraphEdge>& a, const std::vector<GraphEdge>& b) {
+  return a.size() == b.size() && std::all_of(a.begin(), a.end(), [&](const GraphEdge& edge) {
+           return std::any_of(b.begin(), b.end(), [&](const GraphEdge& other) {
+             return edge.from == other.from && memcmp(&edge.data, &other.data, sizeof edge.data) == 0;
+           });
+         });
+}
+
+CUresult end_recapture(Capture& capture, const std::string& why) {
+  capture.invalid = true;
+  return refuse(kRecaptureFailure, "the recapture failed: " + why);
+}
+
+// The callback, which may call the driver: without its lock, and with the later parameters as a node's.
+CUresult ask_about(State& state, const Recapture& again, GraphNode& node, Work work, RecaptureStatus status) {
+  const auto later = std::make_shared<GraphNode>();
+  later->owner = node.owner;
+  later->type = node.type;
+  later->work = std::move(work);
+  later->handle = state.nodes.add(later);
+  state.mutex.unlock();
+  CUgraphNodeParams before, after;
+  CUresult result = cuGraphNodeGetParams(node.handle, &before);
+  if (result == CUDA_SUCCESS) result = cuGraphNodeGetParams(later->handle, &after);
+  if (result == CUDA_SUCCESS) result = again.callback(again.data, node.handle, &before, &after, status);
+  state.mutex.lock();
+  state.nodes.take(later->handle);
+  return result;
+}
+
+// The node that comes next takes the work, if it is the same node but for its parameters.
+CUresult recapture_work(State& state, Stream& stream, CUgraphNodeType type, Work work,
+                        const std::vector<GraphEdge>& in) {
+  const std::shared_ptr<Capture> capture = stream.capture;
+  Recapture& again = *capture->again;
+  if (again.next == capture->graph->nodes.size()) return end_recapture(*capture, "there are more nodes than before");
+  const std::shared_ptr<GraphNode> node = capture->graph->nodes[again.next++];
+  const std::string name = "node " + std::to_string(again.next - 1);
+  if (node->type != type) return end_recapture(*capture, name + " is of another type");
+  if (!same_edges(node->in, in)) return end_recapture(*capture, name + " has other edges");
+  if (type == CU_GRAPH_NODE_TYPE_MEM_ALLOC || type == CU_GRAPH_NODE_TYPE_MEM_FREE)
+    return end_recapture(*capture, name + " allocates or frees, which the CPU driver does not recapture");
+  if (!same_parameters(node->work, work)) {
+    const auto exec = capture->graph->exec.lock();
+    const bool eligible = may_become(node->work, work, exec != nullptr ? exec->flags : 0);
+    if (again.callback != nullptr &&
+        ask_about(state, again, *node, work, eligible ? kRecaptureEligible : kRecaptureIneligible) != CUDA_SUCCESS)
+      return end_recapture(*capture, "the callback refused " + name);
+    node->work = std::move(work);
+  }
+  stream.tips = {{node.get(), kFullEdge}};
+  return CUDA_SUCCESS;
+}
+
 }  // namespace
+
+CUresult begin_recapture(State& state, const std::shared_ptr<Stream>& stream, CUstreamCaptureMode mode,
+                         std::shared_ptr<Graph> graph, const Recapture& recapture) {
+  graph->kept.clear();  // cuStreamBeginRecaptureToGraph in cuda.h
+  const CUresult result = begin_capture(state, stream, mode, std::move(graph), {});
+  if (result == CUDA_SUCCESS) stream->capture->again = recapture;
+  return result;
+}
 
 CUresult begin_capture(State&, const std::shared_ptr<Stream>& stream, CUstreamCaptureMode mode,
                        std::shared_ptr<Graph> graph, std::vector<CaptureTip> tips) {
@@ -80,6 +146,8 @@ CUresult end_capture(State& state, Stream& stream, CUgraph* graph) {
   for (Stream* member : capture->streams) leave(*member);
   std::erase(running(), capture.get());
   capture->graph->capturing = false;
+  if (capture->again && !capture->invalid && capture->again->next != capture->graph->nodes.size())
+    return end_recapture(*capture, "there are fewer nodes than before");
   if (capture->invalid || unjoined) {
     if (!capture->to_graph) destroy_graph(state, *capture->graph);
     return capture->invalid ? refuse(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, "a forbidden call came during the capture")
@@ -114,6 +182,7 @@ CUresult capture_work(State& state, Stream& stream, CUgraphNodeType type, Work w
     capture.invalid = true;
     return result;
   }
+  if (capture.again) return recapture_work(state, stream, type, std::move(work), in);
   const auto node = new_node(state, *capture.graph, type, std::move(work));
   node->in = std::move(in);
   note_freed(node->work);

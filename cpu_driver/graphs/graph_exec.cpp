@@ -24,18 +24,28 @@ bool same_attributes(const KernelWork* a, const KernelWork* b, uint64_t flags) {
          (!priorities_count || a->attributes.priority == b->attributes.priority);
 }
 
-bool same_rows(const ExecNode& a, const ExecNode& b) {
-  const auto *x = std::get_if<FillWork>(&a.work.what), *y = std::get_if<FillWork>(&b.work.what);
+bool same_rows(const Work& a, const Work& b) {
+  const auto *x = std::get_if<FillWork>(&a.what), *y = std::get_if<FillWork>(&b.what);
   return x == nullptr || may_become(x->fill, y->fill);
 }
 
 // cuGraphExecUpdate in cuda.h, and NVIDIA's driver to the letter (H200, 580.159.04): of copies, one-dimensional ones
 // alone may change.
-bool same_boxes(const ExecNode& a, const ExecNode& b) {
-  const auto *x = std::get_if<CopyWork>(&a.work.what), *y = std::get_if<CopyWork>(&b.work.what);
+bool same_boxes(const Work& a, const Work& b) {
+  const auto *x = std::get_if<CopyWork>(&a.what), *y = std::get_if<CopyWork>(&b.what);
   if (x == nullptr) return true;
   const auto is_flat = [](const CUDA_MEMCPY3D& copy) { return copy.Height == 1 && copy.Depth == 1; };
   return (is_flat(x->copy) && is_flat(y->copy)) || memcmp(&x->copy, &y->copy, sizeof x->copy) == 0;
+}
+
+// What an update refuses of a node that stays of its type.
+CUgraphExecUpdateResult problem_of(const Work& now, const Work& next, uint64_t flags) {
+  const auto *a = std::get_if<KernelWork>(&now.what), *b = std::get_if<KernelWork>(&next.what);
+  if (a != nullptr && (a->device != b->device || a->green != b->green))
+    return CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE;
+  if (!same_attributes(a, b, flags)) return CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED;
+  if (!same_rows(now, next) || !same_boxes(now, next)) return CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+  return CU_GRAPH_EXEC_UPDATE_SUCCESS;
 }
 
 // cuGraphExecUpdate in cuda.h: the parameters of a conditional node may not change.
@@ -79,18 +89,18 @@ bool find_place(const GraphBody& body, uint64_t id, ExecPlace& place) {
   return false;
 }
 
+bool may_become(const Work& now, const Work& next, uint64_t flags) {
+  return problem_of(now, next, flags) == CU_GRAPH_EXEC_UPDATE_SUCCESS;
+}
+
 UpdateProblem compare_for_update(const GraphBody& now, const GraphBody& next, uint64_t flags) {
   if (now.nodes.size() != next.nodes.size()) return {CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, 0};
   for (size_t i = 0; i < now.nodes.size(); ++i) {
     const ExecNode &a = now.nodes[i], &b = next.nodes[i];
     if (a.type != b.type) return {CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED, i};
     if (!same_edges(a, b)) return {CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED, i};
-    const auto* kernel_a = std::get_if<KernelWork>(&a.work.what);
-    const auto* kernel_b = std::get_if<KernelWork>(&b.work.what);
-    if (kernel_a != nullptr && kernel_a->device != kernel_b->device)
-      return {CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE, i};
-    if (!same_attributes(kernel_a, kernel_b, flags)) return {CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED, i};
-    if (!same_rows(a, b) || !same_boxes(a, b)) return {CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, i};
+    const CUgraphExecUpdateResult problem = problem_of(a.work, b.work, flags);
+    if (problem != CU_GRAPH_EXEC_UPDATE_SUCCESS) return {problem, i};
     if (!same_condition(a, b)) return {CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED, i};
     for (size_t k = 0; k < a.inner.size(); ++k) {
       const UpdateProblem inner = compare_for_update(*a.inner[k], *b.inner[k], flags);

@@ -69,6 +69,9 @@ struct UpdateProblem {
 // same device. `flags`: of the executable graph.
 UpdateProblem compare_for_update(const GraphBody& now, const GraphBody& next, uint64_t flags);
 
+// Whether an executable graph's node takes this work, of the same type.
+bool may_become(const Work& now, const Work& next, uint64_t flags);
+
 // After an update nodes keep answering to the graph that the exec was made from, and to whether they are enabled.
 void keep_identity(const GraphBody& now, GraphBody& next);
 

@@ -1,6 +1,7 @@
 // The rules for launch, copy and fill parameters. Stricter than NVIDIA's driver where cuda.h states a rule.
 #include "cpu_driver/work/work.h"
 
+#include <algorithm>
 #include <cstring>
 #include <tuple>
 
@@ -89,6 +90,43 @@ CopyEnds copy_ends(const CUDA_MEMCPY3D& copy) {
           .to_slice = slice_of(to, copy),
           .from_pitch = pitch_of(from, copy),
           .from_slice = slice_of(from, copy)};
+}
+
+namespace {
+
+template <class T>
+bool same_bytes(const T& a, const T& b) {
+  return memcmp(&a, &b, sizeof a) == 0;
+}
+
+bool same(const KernelAttributes& a, const KernelAttributes& b) {
+  return same_bytes(a.cluster, b.cluster) && a.cooperative == b.cooperative && a.priority == b.priority &&
+         a.shared_carveout_percent == b.shared_carveout_percent && a.domain == b.domain;
+}
+bool same(const KernelWork& a, const KernelWork& b) {
+  return a.loaded == b.loaded && same_bytes(a.grid, b.grid) && same_bytes(a.block, b.block) &&
+         a.shared_bytes == b.shared_bytes && a.args == b.args && same(a.attributes, b.attributes) && a.green == b.green;
+}
+bool same(const CopyWork& a, const CopyWork& b) { return same_bytes(a.copy, b.copy) && a.staged == b.staged; }
+bool same(const FillWork& a, const FillWork& b) { return same_bytes(a.fill, b.fill); }
+bool same(const HostWork& a, const HostWork& b) { return a.function == b.function && a.data == b.data; }
+bool same(const RecordWork& a, const RecordWork& b) { return a.event == b.event; }
+bool same(const WaitWork& a, const WaitWork& b) { return a.event == b.event; }
+bool same(const ValueWork& a, const ValueWork& b) {
+  return std::equal(a.operations.begin(), a.operations.end(), b.operations.begin(), b.operations.end(),
+                    same_bytes<CUstreamBatchMemOpParams>);
+}
+bool same(const SemaphoreWork& a, const SemaphoreWork& b) { return a.handles == b.handles && a.values == b.values; }
+bool same(const std::monostate&, const std::monostate&) { return true; }
+template <class A, class B>
+bool same(const A&, const B&) {
+  return false;
+}
+
+}  // namespace
+
+bool same_parameters(const Work& a, const Work& b) {
+  return std::visit([](const auto& x, const auto& y) { return same(x, y); }, a.what, b.what);
 }
 
 CUDA_MEMCPY3D linear_copy(CUmemorytype to_type, uint64_t to, CUmemorytype from_type, uint64_t from, size_t bytes) {
@@ -211,9 +249,14 @@ CUresult make_kernel_work(State& state, const CUDA_KERNEL_NODE_PARAMS& params, K
   if (params.sharedMemBytes > work.loaded->max_dynamic_shared)
     return bad(number(params.sharedMemBytes) + " bytes of dynamic shared memory, its limit is " +
                number(work.loaded->max_dynamic_shared) + " (CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)");
-  if (params.ctx != nullptr && !state.is_retained(params.ctx)) return bad("a context that is not the primary one");
+  work.green = params.ctx == nullptr ? nullptr : state.contexts_of_green.find(params.ctx);
+  if (work.green != nullptr && !work.by_kernel)
+    return bad("a green context beside a function, which NVIDIA's driver ignores: give the kernel");
+  if (params.ctx != nullptr && work.green == nullptr && !state.is_retained(params.ctx))
+    return bad("a context that is neither primary nor green");
   if (params.extra != nullptr && params.kernelParams != nullptr) return bad("arguments in two ways");
-  work.device = device_of(params.ctx != nullptr ? params.ctx : current_context);
+  work.device =
+      work.green != nullptr ? work.green->device : device_of(params.ctx != nullptr ? params.ctx : current_context);
   work.by_extra = params.extra != nullptr;
   if (work.by_extra) {
     const std::byte* from = nullptr;

@@ -21,6 +21,7 @@ struct Event;
 struct Conditional;
 struct GraphMemory;
 struct Semaphore;
+struct GreenContext;
 
 inline constexpr uint32_t kDefaultDynamicShared = 48 << 10;  // without the function attribute
 
@@ -41,10 +42,11 @@ struct KernelWork {
   uint32_t shared_bytes = 0;
   std::vector<std::byte> args;
   KernelAttributes attributes;
-  int device = 0;             // that it runs on
-  bool by_kernel = false;     // named by `kern`, not `func`
-  bool by_extra = false;      // arguments came through `extra`, not `kernelParams`
-  std::vector<void*> params;  // what cuGraphKernelNodeGetParams points at: params or extra, set there
+  int device = 0;                       // that it runs on
+  std::shared_ptr<GreenContext> green;  // that it runs in; null: the primary context
+  bool by_kernel = false;               // named by `kern`, not `func`
+  bool by_extra = false;                // arguments came through `extra`, not `kernelParams`
+  std::vector<void*> params;            // what cuGraphKernelNodeGetParams points at: params or extra, set there
   void* extra[5] = {};
   size_t extra_bytes = 0;
 };
@@ -124,6 +126,10 @@ CUresult check_fill(State& state, const CUDA_MEMSET_NODE_PARAMS& fill);
 // Whether an executable graph's fill may become another (cuGraphExecMemsetNodeSetParams and cuGraphExecUpdate in
 // cuda.h): one of several rows takes another address and value alone, and a single row stays one.
 bool may_become(const CUDA_MEMSET_NODE_PARAMS& now, const CUDA_MEMSET_NODE_PARAMS& next);
+
+// Whether a node of this work and one of the other are the same but for their labels. Those that no stream captures
+// are not.
+bool same_parameters(const Work& a, const Work& b);
 
 // A linear copy in the form of the 3D one.
 CUDA_MEMCPY3D linear_copy(CUmemorytype to_type, uint64_t to, CUmemorytype from_type, uint64_t from, size_t bytes);

@@ -30,7 +30,8 @@ CUresult set_exec_parameters(const Driver& driver, CUgraphExec exec, CUcontext c
     return driver.cuGraphExecMemsetNodeSetParams(exec, handle, &parameters, context);
   }
   ParameterPointers pointers(state.kernel, state.arguments);
-  const CUDA_KERNEL_NODE_PARAMS parameters = kernel_parameters(*state.kernel, state.shape, pointers.get());
+  const CUDA_KERNEL_NODE_PARAMS parameters =
+      kernel_parameters(*state.kernel, state.shape, pointers.get(), node.attributes.green);
   return driver.cuGraphExecKernelNodeSetParams(exec, handle, &parameters);
 }
 

@@ -70,7 +70,8 @@ std::string rule_against(const PlanNode& was, const PlanNode& is) {
   if (was.attributes.device_updatable || is.attributes.device_updatable)
     return "the device may update it, and a graph with such a kernel has no update";
   if (was.attributes != is.attributes)
-    return "its attributes differ (cluster, cooperative, priority, carve-out), which an update does not change";
+    return "its attributes differ (cluster, cooperative, priority, carve-out, green context), which an update does not "
+           "change";
   if (was.exchange != is.exchange || (was.exchange && was.kernel != is.kernel))
     return "it takes part in an exchange, and its number or kernel differs";
   if (was.copy.to_host != is.copy.to_host || was.copy.from_host != is.copy.from_host)

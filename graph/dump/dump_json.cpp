@@ -190,6 +190,7 @@ void write_attributes(JsonText& json, const KernelAttributes& attributes) {
     if (attributes.cluster != none.cluster) json.key("cluster").array(attributes.cluster);
     if (attributes.cooperative) json.member("cooperative", true);
     if (attributes.device_updatable) json.member("device_updatable", true);
+    if (attributes.green.multiprocessors != 0) json.member("green_multiprocessors", attributes.green.multiprocessors);
     if (attributes.priority != none.priority) json.member("priority", attributes.priority);
     if (attributes.shared_carveout_percent != none.shared_carveout_percent)
       json.member("shared_carveout_percent", attributes.shared_carveout_percent);

@@ -35,6 +35,8 @@ std::string words_of(const KernelAttributes& attributes) {
     text += fmt::format(" cluster {},{},{}", attributes.cluster[0], attributes.cluster[1], attributes.cluster[2]);
   if (attributes.cooperative) text += " cooperative";
   if (attributes.device_updatable) text += " device-updatable";
+  if (attributes.green.multiprocessors != 0)
+    text += fmt::format(" green {} multiprocessors", attributes.green.multiprocessors);
   if (attributes.priority != none.priority) text += fmt::format(" priority {}", attributes.priority);
   if (attributes.shared_carveout_percent != none.shared_carveout_percent)
     text += fmt::format(" carveout {} %", attributes.shared_carveout_percent);

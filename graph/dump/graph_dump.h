@@ -38,7 +38,8 @@ std::string to_dot(const Plan& plan);
 // `times` blocks of `count` nodes that are the same (graph/edges/plan_fold.h).
 // A kernel node also has "waits_for_inputs", "releases_after_wait" where it does, "exchange" (its number) where it
 // takes part in one, "request" (the kernel with its constants) where a KernelCache made it, "attributes" {"cluster",
-// "cooperative", "priority", "shared_carveout_percent", "device_updatable"} where one of them is set, and "arguments":
+// "cooperative", "priority", "shared_carveout_percent", "device_updatable",
+// "green_multiprocessors"} where one of them is set, and "arguments":
 // [{"field", "role", "type", "value"}] for scalars, with "count" (elements) in place of "value" for memory, and neither
 // for conditions. A copy has "copy":
 // {"bytes", "rows", "from", "to", "slices" of a box}; a fill "fill": {"value", "element_bytes", "count", "rows"}; a

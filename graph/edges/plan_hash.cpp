@@ -45,6 +45,7 @@ void add_plan(Hash& hash, const Plan& plan) {
     if (node.attributes.device_updatable) hash.add("device-updatable");
     hash.add(node.attributes.priority);
     hash.add(node.attributes.shared_carveout_percent);
+    if (const unsigned green = node.attributes.green.multiprocessors; green != 0) hash.add("green"), hash.add(green);
     hash.add(node.kernel == nullptr ? std::string() : to_string(node.kernel->request));
     hash.add(node.traffic.bytes_read);
     hash.add(node.traffic.bytes_written);

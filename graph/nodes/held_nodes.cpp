@@ -182,6 +182,14 @@ KernelAttributes held_attributes(const Driver& driver, CUgraphNode node, std::st
   return attributes;
 }
 
+GreenPlace held_green(const Device& device, const CUDA_KERNEL_NODE_PARAMS& kernel) {
+  if (kernel.ctx == nullptr || kernel.ctx == device.context()) return {};
+  CUdevResource held{};
+  const bool known = device.driver().cuCtxGetDevResource(kernel.ctx, &held, CU_DEV_RESOURCE_TYPE_SM) == CUDA_SUCCESS;
+  if (!known || held.sm.smCount >= static_cast<unsigned>(device.properties().sm_count)) return {};
+  return {kernel.ctx, held.sm.smCount, &device};
+}
+
 CUDA_MEMCPY3D held_copy(const Driver& driver, CUgraphNode node, std::string_view name) {
   return held_as<CUDA_MEMCPY3D>(driver, driver.cuGraphMemcpyNodeGetParams, "cuGraphMemcpyNodeGetParams", node, name);
 }

@@ -41,6 +41,9 @@ std::vector<std::byte> held_arguments(const CUDA_KERNEL_NODE_PARAMS& kernel,
 
 KernelAttributes held_attributes(const Driver& driver, CUgraphNode node, std::string_view name);
 
+// The green context that a kernel node runs in: one of fewer multiprocessors than the device has.
+GreenPlace held_green(const Device& device, const CUDA_KERNEL_NODE_PARAMS& kernel);
+
 CUDA_MEMCPY3D held_copy(const Driver& driver, CUgraphNode node, std::string_view name);
 // Nothing for a copy that no plan can say: of planes whose rows do not lie at one distance, or of an array of an
 // unusual format.

@@ -60,10 +60,16 @@ std::string attribute_problem(const LoadedKernel& kernel, const LaunchShape& sha
     uint64_t of_sm = std::min<uint64_t>(kMaxThreadsOfSm / threads, kMaxBlocksOfSm);
     if (kernel.registers > 0)
       of_sm = std::min(of_sm, kRegistersOfSm / (static_cast<uint64_t>(kernel.registers) * threads));
-    const uint64_t most = of_sm * static_cast<uint64_t>(device.sm_count);
+    const unsigned green = attributes.green.multiprocessors;
+    const uint64_t most = of_sm * (green != 0 ? green : static_cast<uint64_t>(device.sm_count));
     if (shape.blocks() > most)
-      return fmt::format("cooperative: at most {} blocks of {} threads are on {} at once", most, threads, device.name);
+      return fmt::format("cooperative: at most {} blocks of {} threads are on {} at once", most, threads,
+                         green != 0 ? fmt::format("{} multiprocessors", green) : device.name);
   }
+  if ((attributes.green.context == nullptr) != (attributes.green.multiprocessors == 0))
+    return "a green context goes with the number of its multiprocessors (GreenContext::place)";
+  if (attributes.green.context != nullptr && kernel.kernel == nullptr)
+    return fmt::format("a green context takes a CUkernel, and kernel '{}' was borrowed as a CUfunction", kernel.name);
   if (attributes.priority < device.greatest_priority || attributes.priority > device.least_priority)
     return fmt::format("priority {}: {} takes {} (first) to {} (last)", attributes.priority, device.name,
                        device.greatest_priority, device.least_priority);

@@ -19,12 +19,18 @@ ParameterPointers::ParameterPointers(const LoadedKernel* kernel, std::span<const
 }
 
 CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, void** parameters) {
-  return kernel_parameters(*node.kernel, node.shape, parameters);
+  return kernel_parameters(*node.kernel, node.shape, parameters, node.attributes.green);
 }
 
-CUDA_KERNEL_NODE_PARAMS kernel_parameters(const LoadedKernel& loaded, const LaunchShape& shape, void** parameters) {
+CUDA_KERNEL_NODE_PARAMS kernel_parameters(const LoadedKernel& loaded, const LaunchShape& shape, void** parameters,
+                                          const GreenPlace& green) {
   CUDA_KERNEL_NODE_PARAMS kernel{};
-  kernel.func = loaded.function;
+  // Beside a function the driver ignores the context (CUDA_KERNEL_NODE_PARAMS in cuda.h).
+  if (green.context == nullptr)
+    kernel.func = loaded.function;
+  else
+    kernel.kern = loaded.kernel;
+  kernel.ctx = green.context;
   kernel.gridDimX = shape.grid[0];
   kernel.gridDimY = shape.grid[1];
   kernel.gridDimZ = shape.grid[2];

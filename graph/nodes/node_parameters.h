@@ -37,7 +37,8 @@ class ParameterPointers {
 CUDA_KERNEL_NODE_PARAMS kernel_parameters(const PlanNode& node, void** parameters);
 
 // The same of a kernel and a shape that may differ from a node's, for patches.
-CUDA_KERNEL_NODE_PARAMS kernel_parameters(const LoadedKernel& kernel, const LaunchShape& shape, void** parameters);
+CUDA_KERNEL_NODE_PARAMS kernel_parameters(const LoadedKernel& kernel, const LaunchShape& shape, void** parameters,
+                                          const GreenPlace& green = {});
 
 // A kernel node as it is added to a graph.
 CUgraphNodeParams kernel_node(const CUDA_KERNEL_NODE_PARAMS& kernel);

@@ -222,8 +222,11 @@ class Comparison {
     const CUDA_KERNEL_NODE_PARAMS held = held_kernel(driver_, handle(node), node.name);
     ParameterPointers pointers(node);
     const CUDA_KERNEL_NODE_PARAMS planned = kernel_parameters(node, pointers.get());
-    const bool other_function = planned.func != held.func;
+    const bool same_kernel = held.kern != nullptr && held.kern == node.kernel->kernel;  // of a green context
+    const bool other_function = held.func != node.kernel->function && !same_kernel;
     if (other_function) differences_.push_back(fmt::format("node '{}': another function", node.name));
+    const CUcontext context = held.ctx == exec_.plan().device->context() ? nullptr : held.ctx;
+    if (context != planned.ctx) differences_.push_back(fmt::format("node '{}': another context", node.name));
     expect(node, "grid x", planned.gridDimX, held.gridDimX);
     expect(node, "grid y", planned.gridDimY, held.gridDimY);
     expect(node, "grid z", planned.gridDimZ, held.gridDimZ);

@@ -233,6 +233,7 @@ class PlanMaker {
     node.attributes.cluster = attributes.value("cluster", node.attributes.cluster);
     node.attributes.cooperative = attributes.value("cooperative", false);
     node.attributes.device_updatable = attributes.value("device_updatable", false);
+    node.attributes.green.multiprocessors = attributes.value("green_multiprocessors", 0u);
     node.attributes.priority = attributes.value("priority", 0);
     node.attributes.shared_carveout_percent = attributes.value("shared_carveout_percent", -1);
     std::vector<FieldInfo>& fields = kernels_->fields.emplace_back();

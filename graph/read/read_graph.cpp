@@ -227,6 +227,7 @@ class GraphReader {
     node.shape.block[2] = held.blockDimZ;
     node.shape.shared_bytes = held.sharedMemBytes;
     node.attributes = held_attributes(driver_, read.handle, place);
+    node.attributes.green = held_green(device_, held);
     const std::vector<std::byte> arguments = held_arguments(held, kernel.loaded.parameters);
     node.arguments.assign(arguments.begin(), arguments.end());
     add_pointers(node, read, kernel, place);

@@ -5,6 +5,7 @@
 #include "graph/node.h"
 #include "graph/nodes/graph_handle.h"
 #include "graph/nodes/host_call.h"
+#include "graph/run/recapture.h"
 #include "runtime/stream.h"
 
 namespace nodewright {
@@ -22,6 +23,12 @@ class CapturedGraph {
   // then later launches are as before.
   void recapture(const Plan& plan, const Stream& stream);
 
+  // The same into a copy of the driver's graph, which compares as it captures and calls `on_change` for each node whose
+  // parameters are others: a named list of changes, before anything changes. Returns false where `on_change` did; then,
+  // and when it or the driver throws, later launches are as before. Throws Error, too, where the driver has no
+  // cuStreamBeginRecaptureToGraph (CUDA 13.3).
+  bool recapture(const Plan& plan, const Stream& stream, const OnRecaptureChange& on_change);
+
   // Throws Error with what a host node threw in an earlier run. May be destroyed in flight, as an ExplicitGraph.
   void launch(const Stream& stream);
   const std::string& name() const { return name_; }
@@ -34,6 +41,9 @@ class CapturedGraph {
   const Stats& stats() const { return stats_; }  // of all captures so far
 
  private:
+  void refuse_recapture(const Plan& plan) const;
+  void update_to(GraphHandle graph, const Plan& plan);
+
   std::string name_;
   const Device* device_;
   const Driver* driver_;

@@ -40,6 +40,7 @@
 #include "runtime/driver.h"
 #include "runtime/error.h"
 #include "runtime/event.h"
+#include "runtime/green_context.h"
 #include "runtime/host_stand_in.h"
 #include "runtime/kernels/foreign_kernel.h"
 #include "runtime/kernels/inline_kernel.h"

@@ -2,6 +2,8 @@
 // driver's export check are made. Names are the driver's; cuda.h maps them to the versions of CUDA 13.
 #pragma once
 
+#include <cuda.h>
+
 // clang-format off
 #define NODEWRIGHT_DRIVER_ENTRIES(X)                                                                                 \
   X(cuInit) X(cuDriverGetVersion) X(cuGetErrorName) X(cuGetErrorString)                                              \
@@ -45,6 +47,8 @@
   X(cuGraphExecEventRecordNodeSetEvent) X(cuGraphExecEventWaitNodeSetEvent)                                          \
   X(cuGraphExecBatchMemOpNodeSetParams)                                                                              \
   X(cuGraphNodeSetEnabled) X(cuGraphNodeGetEnabled)                                                                  \
+  X(cuDeviceGetDevResource) X(cuCtxGetDevResource) X(cuDevSmResourceSplitByCount) X(cuDevResourceGenerateDesc)        \
+  X(cuGreenCtxCreate) X(cuGreenCtxDestroy) X(cuCtxFromGreenCtx)                                                      \
   X(cuUserObjectCreate) X(cuUserObjectRetain) X(cuUserObjectRelease)                                                 \
   X(cuGraphRetainUserObject) X(cuGraphReleaseUserObject)                                                             \
   X(cuDeviceGetGraphMemAttribute) X(cuDeviceGraphMemTrim)
@@ -58,5 +62,29 @@
   X(cuGraphNodeGetToolsId, 13010, (CUgraphNode, unsigned long long*))                                                \
   X(cuGraphNodeGetParams, 13020, (CUgraphNode, CUgraphNodeParams*))                                                  \
   X(cuFuncGetParamCount, 13020, (CUfunction, size_t*))                                                               \
-  X(cuKernelGetParamCount, 13020, (CUkernel, size_t*))
+  X(cuKernelGetParamCount, 13020, (CUkernel, size_t*))                                                               \
+  X(cuStreamBeginRecaptureToGraph, 13030,                                                                            \
+    (CUstream, CUstreamCaptureMode, CUgraph, nodewright::RecaptureCallback, void*))
 // clang-format on
+
+namespace nodewright {
+
+// Types of cuStreamBeginRecaptureToGraph (CUDA 13.3), which older headers do not declare, as cuda.h of CUDA 13.5 has
+// them.
+#if CUDA_VERSION >= 13030
+using RecaptureStatus = ::CUgraphRecaptureStatus;
+using RecaptureCallback = ::CUgraphRecaptureCallback;
+#else
+enum RecaptureStatus : unsigned {};
+using RecaptureCallback = CUresult (*)(void* data, CUgraphNode node, const CUgraphNodeParams* before,
+                                       const CUgraphNodeParams* after, RecaptureStatus status);
+#endif
+
+// CU_GRAPH_RECAPTURE_...: whether an instantiated graph can take the change, or that the node cannot be recaptured.
+inline constexpr auto kRecaptureEligible = static_cast<RecaptureStatus>(0);
+inline constexpr auto kRecaptureIneligible = static_cast<RecaptureStatus>(1);
+inline constexpr auto kRecaptureError = static_cast<RecaptureStatus>(2);
+// CUDA_ERROR_GRAPH_RECAPTURE_FAILURE
+inline constexpr auto kRecaptureFailure = static_cast<CUresult>(918);
+
+}  // namespace nodewright

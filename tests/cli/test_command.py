@@ -463,7 +463,7 @@ class Doctor(CommandTest):
         report = self.succeed("doctor")
         for what in ("CUDA device", "NVRTC", "cuBLASLt", "CPU driver", "host compiler", "kernel cache"):
             self.assertRegex(report, re.compile(r"^(ok|missing) +%s +\S" % what, re.MULTILINE))
-        self.assertRegex(report, re.compile(r"^ok +optional calls CPU driver: cuGraphGetId, .*cuFuncGetParamCount", re.MULTILINE))
+        self.assertRegex(report, re.compile(r"^ok +optional calls CPU driver: cuGraphGetId, .*cuFuncGetParamCount, .*cuStreamBeginRecaptureToGraph", re.MULTILINE))
         self.assertRegex(report, r"\nready: --device (cuda|cpu only)\n\Z")
 
     def test_it_says_how_to_mend_what_is_missing(self):

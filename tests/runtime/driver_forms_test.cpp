@@ -74,6 +74,9 @@ namespace {
   X(cuGraphExecChildGraphNodeSetParams, 11010) X(cuGraphExecEventRecordNodeSetEvent, 11010)                     \
   X(cuGraphExecEventWaitNodeSetEvent, 11010) X(cuGraphExecBatchMemOpNodeSetParams, 11070)                       \
   X(cuGraphNodeSetEnabled, 11060) X(cuGraphNodeGetEnabled, 11060)    \
+  X(cuDeviceGetDevResource, 12040) X(cuCtxGetDevResource, 12040) X(cuDevSmResourceSplitByCount, 12040)          \
+  X(cuDevResourceGenerateDesc, 12040) X(cuGreenCtxCreate, 12040) X(cuGreenCtxDestroy, 12040)                    \
+  X(cuCtxFromGreenCtx, 12040)                                                                                   \
   X(cuUserObjectCreate, 11030) X(cuUserObjectRetain, 11030) X(cuUserObjectRelease, 11030)                       \
   X(cuGraphRetainUserObject, 11030) X(cuGraphReleaseUserObject, 11030)                                          \
   X(cuDeviceGetGraphMemAttribute, 11040) X(cuDeviceGraphMemTrim, 11040)
