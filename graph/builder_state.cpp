@@ -17,6 +17,7 @@ namespace nodewright {
 namespace {
 
 constexpr size_t kFirstMemoryBytes = 1 << 10;  // of a plan; grows as it goes
+constexpr size_t kGrowFast = 1024;             // nodes
 constexpr size_t kMemoryBytesOfNode = 320;     // of most nodes: name, arguments, uses, edges
 
 Access access_of(Role role) {
@@ -217,6 +218,8 @@ NodeId GraphBuilder::State::add(PlanNode&& node, std::span<const AddressedUse> u
     }
   const uint32_t id = node.id;
   node_names_.insert(node.name, id);
+  // Nodes are large: where there are few, they move less often than a vector would have it.
+  if (id == plan_.nodes.capacity() && id < kGrowFast) plan_.nodes.reserve(std::max<size_t>(16, 4 * size_t{id}));
   plan_.nodes.push_back(std::move(node));
   return {id, plan_.id};
 }
@@ -353,13 +356,13 @@ AddressedUse GraphBuilder::State::memory_use(const PlanNode& node, const FieldIn
 
 AddressedUse GraphBuilder::State::elements_use(const PlanNode& node, const ArgumentUse& use, uint64_t address,
                                                uint64_t count) const {
-  if (count > std::numeric_limits<uint64_t>::max() / use.element_bytes ||
-      address > std::numeric_limits<uint64_t>::max() - count * use.element_bytes)
+  uint64_t bytes = 0, end = 0;
+  if (__builtin_mul_overflow(count, use.element_bytes, &bytes) || __builtin_add_overflow(address, bytes, &end))
     refuse(node,
            fmt::format("field '{}' has {} elements of {} bytes at {:#x}, beyond the last address", use.field, count,
                        use.element_bytes, address),
            "pass a view of a declared buffer");
-  return {use.field, address, count * use.element_bytes, use.access, use.align_bytes, false, use.peer};
+  return {use.field, address, bytes, use.access, use.align_bytes, false, use.peer};
 }
 
 void GraphBuilder::State::check_envelope(const PlanNode& node, const AddressedUse& use,
@@ -373,7 +376,9 @@ void GraphBuilder::State::check_envelope(const PlanNode& node, const AddressedUs
 }
 
 Use GraphBuilder::State::locate(const PlanNode& node, const AddressedUse& use) {
-  if (use.address % use.align_bytes != 0)
+  // Divisions cost as much as the rest of this.
+  const bool is_power = (use.align_bytes & (use.align_bytes - 1)) == 0;
+  if (is_power ? (use.address & (use.align_bytes - 1)) != 0 : use.address % use.align_bytes != 0)
     refuse(node,
            fmt::format("field '{}' is at {:#x}, not a multiple of its element's {} bytes", use.field, use.address,
                        use.align_bytes),

@@ -79,7 +79,8 @@ NodeId GraphBuilder::add_kernel(std::string_view name, const LoadedKernel* kerne
   if (!envelope.bytes.empty() && envelope.fields.data() != fields.data())
     state_->refuse(node, fmt::format("its envelope is another argument struct than kernel '{}' takes", kernel->name),
                    "pass the launch's own struct with wider ranges");
-  node.arguments.assign(arguments.begin(), arguments.end());
+  node.arguments.resize(arguments.size());  // an assign would construct byte by byte
+  if (!arguments.empty()) std::memcpy(node.arguments.data(), arguments.data(), arguments.size());
   node.fields = fields;
 
   state_->addressed_.clear();

@@ -30,7 +30,7 @@ class SweptBytes {
     ends_.emplace(touch.end, &touch);
     if (touch.access == Access::frozen) {
       for (const Touch* writer : writers_) f(*writer, touch);
-      frozen_.insert(&touch);
+      insert(frozen_, touch);
       return;
     }
     const auto next = writers_.upper_bound(&touch);
@@ -41,33 +41,45 @@ class SweptBytes {
     if (before != nullptr) f(*before, touch);
     if (after != writers_.end()) f(touch, **after);
     if (!writes(touch.access)) {
-      readers_.insert(&touch);
+      insert(readers_, touch);
       return;
     }
     auto reader = before == nullptr ? readers_.begin() : readers_.lower_bound(before);
     for (; reader != readers_.end(); ++reader) {
-      const uint32_t id = (*reader)->node->id;
-      if (after != writers_.end() && id > (*after)->node->id) break;
-      if (id < touch.node->id) f(**reader, touch);
-      if (id > touch.node->id) f(touch, **reader);
+      const uint32_t id = (*reader)->id;
+      if (after != writers_.end() && id > (*after)->id) break;
+      if (id < touch.id) f(**reader, touch);
+      if (id > touch.id) f(touch, **reader);
     }
     for (const Touch* frozen : frozen_) f(*frozen, touch);
-    writers_.insert(&touch);
+    insert(writers_, touch);
   }
 
  private:
   struct ByNode {
     bool operator()(const Touch* a, const Touch* b) const {
-      return a->node->id != b->node->id ? a->node->id < b->node->id : std::less<>()(a, b);
+      return a->id != b->id ? a->id < b->id : std::less<>()(a, b);
     }
   };
   using Touches = std::set<const Touch*, ByNode>;
 
+  // The sets' nodes come and go with every touch: those that go are used again.
+  void insert(Touches& touches, const Touch& touch) {
+    if (spare_.empty()) {
+      touches.insert(&touch);
+      return;
+    }
+    spare_.back().value() = &touch;
+    touches.insert(std::move(spare_.back()));
+    spare_.pop_back();
+  }
   void remove(const Touch& touch) {
-    (touch.access == Access::frozen ? frozen_ : writes(touch.access) ? writers_ : readers_).erase(&touch);
+    Touches& touches = touch.access == Access::frozen ? frozen_ : writes(touch.access) ? writers_ : readers_;
+    if (auto node = touches.extract(&touch)) spare_.push_back(std::move(node));
   }
 
   Touches readers_, writers_, frozen_;
+  std::vector<Touches::node_type> spare_;
   using End = std::pair<uint64_t, const Touch*>;
   std::priority_queue<End, std::vector<End>, std::greater<>> ends_;
 };
@@ -101,10 +113,11 @@ template <class Function>
 void for_each_needed(std::span<const Touch> touches, const Function& f) {
   const auto in_order = [&](const Touch& a, const Touch& b) {
     ++graph_work;
-    if (a.node->id < b.node->id) f(a, b);
-    if (b.node->id < a.node->id) f(b, a);  // of one node: refused when the node is added, no edge can help
+    if (a.id < b.id) f(a, b);
+    if (b.id < a.id) f(b, a);  // of one node: refused when the node is added, no edge can help
   };
   std::vector<const Touch*> by_node;
+  SweptBytes swept;
   for (size_t first = 0, last = 0; first < touches.size(); first = last) {
     last = end_of_overlap(touches, first);
     if (last - first == 1) continue;
@@ -114,27 +127,34 @@ void for_each_needed(std::span<const Touch> touches, const Function& f) {
     if (alike) {
       by_node.clear();
       for (const Touch& touch : together) by_node.push_back(&touch);
-      const auto by_id = [](const Touch* a, const Touch* b) { return a->node->id < b->node->id; };
+      const auto by_id = [](const Touch* a, const Touch* b) { return a->id < b->id; };
       if (!std::is_sorted(by_node.begin(), by_node.end(), by_id))
         std::stable_sort(by_node.begin(), by_node.end(), by_id);
       sweep_alike(by_node, in_order);
     } else {
-      SweptBytes swept;
       for (const Touch& touch : together) swept.add(touch, in_order);
     }
   }
 }
 
 OrderQuestion question_of(const Touch& earlier, const Touch& later) {
-  return {earlier.node->id, later.node->id, later.settled && writes(earlier.access)};
+  return {earlier.id, later.id, later.settled && writes(earlier.access)};
 }
 
 bool meets_frozen(const Touch& a, const Touch& b) { return a.access == Access::frozen || b.access == Access::frozen; }
 
 MissingOrder missing_order(const Touch& a, const Touch& b) {
   const uint64_t begin = std::max(a.begin, b.begin), end = std::min(a.end, b.end);
-  return {a.node->id,           b.node->id, a.node->name, b.node->name,         std::string(a.field),
-          std::string(b.field), a.access,   b.access,     a.buffer->range.name, begin - a.buffer->range.address,
+  return {a.id,
+          b.id,
+          a.node->name,
+          b.node->name,
+          std::string(a.field),
+          std::string(b.field),
+          a.access,
+          b.access,
+          a.buffer->range.name,
+          begin - a.buffer->range.address,
           end - begin};
 }
 

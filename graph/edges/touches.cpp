@@ -1,8 +1,10 @@
 #include "graph/edges/touches.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <numeric>
+#include <span>
 #include <utility>
 
 namespace nodewright {
@@ -16,7 +18,7 @@ void collect_nested(const Plan& plan, const PlanNode& node, std::vector<Touch>& 
       const Buffer& buffer = plan.buffers.at(use.buffer);
       const uint64_t begin = buffer.range.address + use.offset;
       const Access access = use.access == Access::frozen ? Access::in : use.access;
-      touches.push_back({begin, begin + use.bytes, access, false, false, &node, use.field, &buffer});
+      touches.push_back({begin, begin + use.bytes, access, false, false, node.id, &node, use.field, &buffer});
     }
   }
 }
@@ -44,7 +46,7 @@ class ConditionTouches {
     const auto found =
         std::ranges::lower_bound(conditions_, address, {}, [](const Buffer* buffer) { return buffer->range.address; });
     if (found == conditions_.end() || (*found)->range.address != address) return;
-    touches_.push_back({address, address + kConditionBytes, access, false, false, &node, field, *found});
+    touches_.push_back({address, address + kConditionBytes, access, false, false, node.id, &node, field, *found});
   }
 
   std::vector<const Buffer*> conditions_;  // by address
@@ -52,6 +54,36 @@ class ConditionTouches {
   bool has_loops_ = false;
   std::vector<Touch>& touches_;
 };
+
+// Of more touches than that a sort by digits is quicker.
+constexpr std::ptrdiff_t kSortedByDigits = 256;
+
+// Sorts the touches of one buffer by their first byte, those that share it as they were.
+void sort_by_digits(std::span<Touch> touches) {
+  constexpr unsigned kBits = 11;  // of a digit
+  constexpr size_t kDigits = 1 << kBits;
+  struct Key {
+    uint64_t offset = 0;
+    size_t touch = 0;
+  };
+  uint64_t first = touches[0].begin, last = first;
+  for (const Touch& touch : touches) {
+    first = std::min(first, touch.begin);
+    last = std::max(last, touch.begin);
+  }
+  std::vector<Key> keys(touches.size()), sorted(touches.size());
+  for (size_t i = 0; i < touches.size(); ++i) keys[i] = {touches[i].begin - first, i};
+  for (unsigned shift = 0; shift < 64 && (last - first) >> shift != 0; shift += kBits) {
+    std::array<size_t, kDigits + 1> next{};
+    const auto digit = [&](const Key& key) { return static_cast<size_t>(key.offset >> shift) % kDigits; };
+    for (const Key& key : keys) ++next[digit(key) + 1];
+    for (size_t d = 1; d < next.size(); ++d) next[d] += next[d - 1];
+    for (const Key& key : keys) sorted[next[digit(key)]++] = key;
+    keys.swap(sorted);
+  }
+  const std::vector<Touch> before(touches.begin(), touches.end());
+  for (size_t i = 0; i < keys.size(); ++i) touches[i] = before[keys[i].touch];
+}
 
 }  // namespace
 
@@ -70,7 +102,7 @@ void collect_touches(const Plan& plan, uint64_t loop_around, std::vector<Touch>&
     for (const Use& use : node.uses) {
       const Buffer& buffer = plan.buffers.at(use.buffer);
       const uint64_t begin = buffer.range.address + use.offset;
-      touches.push_back({begin, begin + use.bytes, use.access, use.settled, false, &node, use.field, &buffer});
+      touches.push_back({begin, begin + use.bytes, use.access, use.settled, false, node.id, &node, use.field, &buffer});
     }
   }
 }
@@ -101,7 +133,12 @@ void sort_touches(const Plan& plan, std::vector<Touch>& touches) {
   touches.swap(sorted);
   for (auto begin = touches.begin(); begin != touches.end();) {
     const auto end = std::find_if(begin, touches.end(), [&](const Touch& t) { return t.buffer != begin->buffer; });
-    if (!std::is_sorted(begin, end, by_begin)) std::stable_sort(begin, end, by_begin);
+    if (!std::is_sorted(begin, end, by_begin)) {
+      if (end - begin > kSortedByDigits)
+        sort_by_digits({begin, end});
+      else
+        std::stable_sort(begin, end, by_begin);
+    }
     begin = end;
   }
 }

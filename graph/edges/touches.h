@@ -17,6 +17,7 @@ struct Touch {
   Access access = Access::in;
   bool settled = false;   // perhaps read before the wait
   bool of_first = false;  // of the two plans that conflicts() compares
+  uint32_t id = 0;        // node->id
   const PlanNode* node = nullptr;
   std::string_view field;
   const Buffer* buffer = nullptr;

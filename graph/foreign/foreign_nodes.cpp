@@ -18,7 +18,8 @@ NodeId GraphBuilder::add_foreign_kernel(std::string_view name, const LoadedKerne
                    "pass reads(view).within(whole), or the same of writes and updates");
   if (std::string problem = parameter_problem(kernel, fields); !problem.empty())
     state_->refuse(node, std::move(problem), "pass the arguments that the kernel's source declares");
-  node.arguments.assign(arguments.begin(), arguments.end());
+  node.arguments.resize(arguments.size());
+  if (!arguments.empty()) std::memcpy(node.arguments.data(), arguments.data(), arguments.size());
   node.fields = fields;
 
   state_->addressed_.clear();
@@ -52,6 +53,7 @@ void GraphBuilder::State::check_pointers(const PlanNode& node, std::span<const A
     return buffer == nullptr ? nullptr : &buffer->range;
   };
   for (size_t i = 0; i < node.fields.size(); ++i) {
+    if (is_memory(node.fields[i].role)) continue;
     const std::span<const std::byte> value(node.arguments.data() + node.fields[i].offset, node.fields[i].bytes);
     if (auto stray = find_stray_pointer(*plan_.device, node.fields[i], i, value, uses, foreign, declared))
       refuse(node, std::move(stray->detail), std::move(stray->advice));

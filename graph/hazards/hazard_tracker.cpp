@@ -8,11 +8,16 @@
 namespace nodewright {
 void HazardTracker::place(uint32_t node, std::span<const RangeUse> uses, std::vector<RequiredOrder>& orders) {
   const auto first = static_cast<std::ptrdiff_t>(orders.size());
+  readers_before_ = readers_.size();
+  found_.resize(uses.size());
   for (uint32_t i = 0; i < uses.size(); ++i)
-    if (uses[i].access != Access::frozen) find_orders(i, uses[i], orders);
-  for (const RangeUse& use : uses) {
-    if (use.access == Access::in) record_read(node, use.range);
-    if (writes(use.access)) record_write(node, use);
+    if (const Segments* segments = find_segments(uses[i].range.buffer))
+      found_[i].chunk = segments->fetch(uses[i].range.address);
+  for (uint32_t i = 0; i < uses.size(); ++i)
+    if (uses[i].access != Access::frozen) found_[i] = find_orders(i, uses[i], found_[i].chunk, orders);
+  for (uint32_t i = 0; i < uses.size(); ++i) {
+    if (uses[i].access == Access::in) record_read(node, uses[i].range, found_[i]);
+    if (writes(uses[i].access)) record_write(node, uses[i], found_[i]);
   }
 
   const auto begin = orders.begin() + first;
@@ -68,12 +73,14 @@ const Segments* HazardTracker::find_segments(uint32_t buffer) const {
   return buffer < buffers_.size() ? &buffers_[buffer] : nullptr;
 }
 
-void HazardTracker::find_orders(uint32_t index, const RangeUse& use, std::vector<RequiredOrder>& orders) const {
+Segments::Place HazardTracker::find_orders(uint32_t index, const RangeUse& use, size_t near,
+                                           std::vector<RequiredOrder>& orders) const {
   const Segments* segments = find_segments(use.range.buffer);
-  if (segments == nullptr) return;
-  for (auto place = segments->first_ending_after(use.range.address);; place = segments->next(place)) {
+  if (segments == nullptr) return {};
+  const Segments::Place first = segments->first_ending_after(use.range.address, near);
+  for (auto place = first;; place = segments->next(place)) {
     const Segment* found = segments->at(place);
-    if (found == nullptr || found->begin >= use.range.end()) return;
+    if (found == nullptr || found->begin >= use.range.end()) return first;
     ++graph_work;
     const Segment& segment = *found;
     const uint64_t begin = std::max(use.range.address, segment.begin);
@@ -89,41 +96,40 @@ void HazardTracker::find_orders(uint32_t index, const RangeUse& use, std::vector
 }
 
 void HazardTracker::add_reader(Segment& segment, uint32_t node) {
-  if (segment.readers != kNobody && readers_[segment.readers].node == node) return;
+  if (segment.readers != kNobody && segment.readers >= readers_before_) return;  // by another use of the node
   readers_.push_back({node, segment.readers});
   segment.readers = static_cast<uint32_t>(readers_.size() - 1);
 }
 
-void HazardTracker::record_read(uint32_t node, const ByteRange& range) {
+void HazardTracker::record_read(uint32_t node, const ByteRange& range, Segments::Place near) {
   Segments& segments = segments_of(range.buffer);
-  auto place = segments.split(range.address);
+  auto place = segments.split(range.address, near.chunk);
   for (uint64_t at = range.address; at < range.end(); place = segments.next(place)) {
     const Segment* segment = segments.at(place);
     if (segment == nullptr || segment->begin > at) {  // bytes that nobody has touched: live-in
       const uint64_t gap_end = segment == nullptr ? range.end() : std::min(range.end(), segment->begin);
       place = segments.insert(place, {.begin = at, .end = gap_end});
     } else if (segment->end > range.end()) {
-      segments.cut(place, range.end());
-      place = segments.first_ending_after(at);
+      place = segments.before(segments.cut(place, range.end()));
     }
     add_reader(*segments.at(place), node);
     at = segments.at(place)->end;
   }
 }
 
-void HazardTracker::record_write(uint32_t node, const RangeUse& use) {
+void HazardTracker::record_write(uint32_t node, const RangeUse& use, Segments::Place near) {
   const ByteRange& range = use.range;
   Segments& segments = segments_of(range.buffer);
-  segments.split(range.end());
-  const Segment written{range.address, range.end(), node, kNobody, use.undefined};
-  const auto place = segments.split(range.address);
+  auto place = segments.split(range.address, near.chunk);
   const Segment* first = segments.at(place);
+  const Segment written{range.address, range.end(), node, kNobody, use.undefined};
   if (first == nullptr || first->begin != range.address) {
-    segments.erase(segments.next(segments.insert(place, written)), range.end());
+    place = segments.insert(place, written);
   } else {
+    if (first->end > range.end()) place = segments.before(segments.cut(place, range.end()));
     *segments.at(place) = written;
-    segments.erase(segments.next(place), range.end());
   }
+  segments.erase(segments.next(place), range.end());
 }
 
 }  // namespace nodewright

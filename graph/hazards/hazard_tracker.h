@@ -60,13 +60,17 @@ class HazardTracker {
   };
   Segments& segments_of(uint32_t buffer);
   const Segments* find_segments(uint32_t buffer) const;
-  void find_orders(uint32_t index, const RangeUse& use, std::vector<RequiredOrder>& orders) const;
+  // Returns where the use's segments begin.
+  Segments::Place find_orders(uint32_t index, const RangeUse& use, size_t near,
+                              std::vector<RequiredOrder>& orders) const;
   void add_reader(Segment& segment, uint32_t node);
-  void record_read(uint32_t node, const ByteRange& range);
-  void record_write(uint32_t node, const RangeUse& use);
+  void record_read(uint32_t node, const ByteRange& range, Segments::Place near);
+  void record_write(uint32_t node, const RangeUse& use, Segments::Place near);
 
   std::vector<Segments> buffers_;
   std::vector<Reader> readers_;
+  size_t readers_before_ = 0;           // the node that is placed
+  std::vector<Segments::Place> found_;  // scratch of place(): by use
 };
 
 }  // namespace nodewright
