@@ -471,7 +471,7 @@ void list_what_a_recapture_changes(Device& device) {
   const auto& [stream, saxpy, x, y] = std::tie(on.stream, on.saxpy, on.x, on.y);
   const auto plan_of = [&](float a) {
     GraphBuilder g(on.device, "step");
-    g.declare(on.x_buffer);
+    g.declare(on.x_buffer, {.live_in = true});
     g.declare(on.y_buffer, {.live_in = true, .live_out = true});
     g.launch("saxpy", saxpy, {.x = x, .y = y, .a = a});
     return std::move(g).finish();
@@ -498,7 +498,7 @@ void confine_a_node(Device& device) {
   // Recipe: Confine nodes to some multiprocessors
   const auto [few, others] = split_multiprocessors(device, 2);  // 8 and 124 on an H200
   GraphBuilder g(device, "confine");
-  g.declare(x_buffer);
+  g.declare(x_buffer, {.live_in = true});
   g.declare(y_buffer, {.live_in = true, .live_out = true});
   g.fill("reset", y, 1.0f);
   g.launch("saxpy", saxpy, {.x = x, .y = y, .a = 4.0f}, {.attributes = {.green = few.place()}});

@@ -55,7 +55,7 @@ class ConditionTouches {
   std::vector<Touch>& touches_;
 };
 
-// Of more touches than that a sort by digits is quicker.
+// A sort by digits is quicker for more touches than that.
 constexpr std::ptrdiff_t kSortedByDigits = 256;
 
 // Sorts the touches of one buffer by their first byte, those that share it as they were.

@@ -1,6 +1,8 @@
 #include "graph/hazard_check.h"
 
 #include <algorithm>
+#include <random>
+#include <string>
 
 #include "tests/graph/sketch.h"
 
@@ -38,6 +40,28 @@ TEST_F(HazardCheckTest, EachEdgeRemovedInTurnIsReported) {
       });
       EXPECT_TRUE(reported) << "seed " << seed << ", edge " << i;
     }
+  }
+}
+
+// Enough touches of one buffer to sort them by digits.
+TEST_F(HazardCheckTest, EachEdgeBetweenSlicesOfOneArenaIsReportedWhenRemoved) {
+  std::mt19937 random(1);
+  GraphBuilder g(device(), "arena");
+  const View<float> arena = sketch_view(uint64_t{1} << 40, 2048);  // on no device
+  g.declare({"arena", arena.address(), arena.bytes(), "activation"}, {.live_in = true});
+  const uint64_t half = arena.count / 2, slice = 12;
+  const auto anywhere = [&](uint64_t from) { return arena.subview(from + random() % (half - slice), slice); };
+  for (unsigned i = 0; i < 300; ++i)
+    g.launch("n" + std::to_string(i), waiting,
+             {.left = anywhere(i % 2 * half), .right = anywhere(i % 2 * half), .y = anywhere((i + 1) % 2 * half)});
+  const Plan plan = std::move(g).finish(EdgePolicy::full);
+  ASSERT_GT(plan.edges.size(), 300u);
+  for (size_t i = 0; i < plan.edges.size(); i += 7) {
+    Plan cut = plan;
+    cut.edges.erase(cut.edges.begin() + static_cast<std::ptrdiff_t>(i));
+    EXPECT_TRUE(std::ranges::any_of(missing_orders(cut), [&](const MissingOrder& order) {
+      return order.first == plan.edges[i].from && order.second == plan.edges[i].to;
+    })) << i;
   }
 }
 
