@@ -123,12 +123,11 @@ struct TileShape {
       if (shared_bytes(sm_count, n) <= most_shared_bytes) return n;
     return 0;
   }
-  // The same in pieces, or beside held rows in tiles, that are as small as a block's shared memory asks for.
+  // The same in pieces that are as small as a block's shared memory asks for.
   constexpr TileShape fitting(int64_t sm_count, int64_t most_shared_bytes) const {
     TileShape shape = *this;
     while (!held && shape.ring(sm_count, most_shared_bytes) == 0 && shape.piece_spans() > 1)
       shape.tuning.piece = shape.piece_spans() / 2;
-    if (held && shape.ring(sm_count, most_shared_bytes) == 0 && shape.tile_rows() > 8) shape.tuning.rows = 8;
     return shape;
   }
 

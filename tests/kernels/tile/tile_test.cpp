@@ -230,18 +230,6 @@ TEST(TilePieces, GetSmallerUntilABlocksSharedMemoryHoldsTwo) {
   EXPECT_EQ(wide.fitting(132, 64 << 10).ring(132, 64 << 10), 0);  // rows of x alone are more
 }
 
-// Gate and up of Llama-3.1-8B at 32 rows: tiles of 16 rows would send its whole network to a library.
-TEST(TilePieces, BesideHeldRowsTilesGetSmaller) {
-  const TileShape held{32, 4096, 4096, 28672, 2, true, false, true, true};
-  EXPECT_EQ(held.tile_rows(), 16);
-  EXPECT_EQ(held.ring(132, 227 << 10), 0);
-  const TileShape smaller = held.fitting(132, 227 << 10);
-  EXPECT_EQ(smaller.tile_rows(), 8);
-  EXPECT_GE(smaller.ring(132, 227 << 10), 2);
-  const TileShape fits{32, 2048, 2048, 16384, 2, true, false, true, true};
-  EXPECT_EQ(fits.fitting(132, 227 << 10).tile_rows(), 16);
-}
-
 // A greedy choice reads the best of each part alone; a drawn one all, from the least temperature on.
 template <class Run>
 class LogitsInTiles : public TileKernel<Run> {};
