@@ -30,6 +30,6 @@ install(DIRECTORY ${PROJECT_BINARY_DIR}/include/nodewright DESTINATION include)
 install(EXPORT nodewright NAMESPACE nodewright:: FILE nodewrightTargets.cmake DESTINATION lib/cmake/nodewright)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/nodewrightConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/nodewrightConfig.cmake INSTALL_DESTINATION lib/cmake/nodewright)
-write_basic_package_version_file(${PROJECT_BINARY_DIR}/nodewrightConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/nodewrightConfigVersion.cmake COMPATIBILITY SameMajorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/nodewrightConfig.cmake ${PROJECT_BINARY_DIR}/nodewrightConfigVersion.cmake
         DESTINATION lib/cmake/nodewright)

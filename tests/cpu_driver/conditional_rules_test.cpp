@@ -143,6 +143,7 @@ TEST_F(ConditionalRulesTest, ABodyHoldsNeitherHostNorEventNodesNorCopiesOfPageab
   CUgraph captured = nullptr;
   EXPECT_EQ(CUDA_ERROR_STREAM_CAPTURE_INVALIDATED, api().cuStreamEndCapture(stream_, &captured));
   ASSERT_OK(api().cuEventDestroy(event));
+  ASSERT_OK(api().cuArrayDestroy(from.srcArray));
 }
 
 TEST_F(ConditionalRulesTest, AGraphWithConditionalsIsNeitherClonedNorAChildNorInstantiatedTwice) {
