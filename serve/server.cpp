@@ -78,7 +78,7 @@ struct Server::Route {
   bool needs_model;
   void (*act)(Server& server, Asked& asked);
   bool ServerOptions::*offered = nullptr;  // there only where this is true; null: always
-  bool reads_files = false;                // as large as they are: it may take long, and hangs nobody
+  bool reads_files = false;                // of any size: a slow call is no stuck worker
 };
 
 const std::vector<Server::Route>& Server::routes() {
@@ -211,8 +211,7 @@ const Server::Route* Server::route_of(const HttpRequest& head, std::string& allo
   return nullptr;
 }
 
-// The order is that of what a stranger may learn: whose page asks, what there is, whose key it is, what form a body
-// has.
+// Checks in the order in which a caller without a key learns least: origin, route, key, form of the body.
 std::optional<Server::NotAnswered> Server::why_not_answered(const HttpRequest& head, bool has_body) const {
   std::string allowed;
   const Route* const route = route_of(head, allowed);
@@ -251,7 +250,7 @@ void Server::dispatch(const Route& route, std::shared_ptr<Asked> asked) {
     answer(*asked, not_accepted(Admission::full));
 }
 
-// What it does is counted work, which ends when nobody wants it any more.
+// Under a WorkBudget, which stops the work when the client is gone.
 void Server::perform(const Route& route, Asked& asked, const std::function<bool()>& is_cancelled) {
   try {
     if (is_cancelled && is_cancelled()) return leave(asked);

@@ -1,5 +1,5 @@
-// The engine of the commands that serve requests (run, generate, chat): its options, and their defaults where the
-// command line is silent.
+// The engine of the commands that serve requests (run, serve, generate, chat, bench serve): its options, and their
+// defaults where the command line is silent.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -28,8 +28,7 @@ struct EngineSettings {
   std::function<bool()> logs;   // whether a step that is committed now is written to it; empty: every one is
 };
 
-// --step-tokens, --schedule, --prefill, --speculate, --products-from, --buckets, --allow-eager, --pages,
-// --memory-limit, --step-timeout, --no-prefix-cache, --no-pipelining, --log.
+// The options that fill the settings, --step-tokens to --log.
 void add_engine_options(CLI::App& command, EngineSettings& settings);
 
 // What the requests of a command ask of its engine.
