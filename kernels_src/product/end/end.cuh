@@ -7,14 +7,16 @@
 //                               where kEarly
 //   kAdjusts, adjusted()        adjusted() changes the sum of one output, its bias included, before put() gets it; the
 //                               engine for tiles calls it only where kAdjusts
-//   put()                       stores one result; it calls sum(part) for each of the kUnit sums that make the result
+//   put(to, at, sum, has, held, kept)
+//                               stores one result; it calls sum(part) for each of the kUnit sums that make the result.
+//                               has: whether held is what request() gave; kept: what join() adds up
 //   kGathers, Kept, join(), finish()
 //                               put() accumulates a value over the results of a row in Kept, join() adds that of
 //                               another thread of the row, and finish() stores the total; called where kGathers
 //
-// `to` is the argument block of the results, `args.to`. adjusted() takes what the kernel has beside the arguments of
-// the product instead. `at` is the engine's ResultPlace. Its of_output() returns the address that in() returns, added
-// up in the order that takes fewer instructions in that engine.
+// `to` is the argument block of the results, `args.to`. adjusted() does not get it, but the further arguments that the
+// kernel passes to product(). `at` is the engine's ResultPlace. Its of_output() returns the address that in() returns,
+// added up in the order that takes fewer instructions in that engine.
 #pragma once
 
 #include "kernels_src/device/dialect.cuh"
