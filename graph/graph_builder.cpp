@@ -59,6 +59,16 @@ GraphBuilder::Scope GraphBuilder::scope(std::string_view name) {
   return Scope(*this, prefix_chars, layer_chars);
 }
 
+// Between fields, which lie in their order: a plan says the same whatever the caller's stack held there.
+static void zero_padding(std::span<std::byte> arguments, std::span<const FieldInfo> fields) {
+  size_t end = 0;
+  for (const FieldInfo& field : fields) {
+    if (field.offset > end) std::memset(arguments.data() + end, 0, field.offset - end);
+    end = field.offset + field.bytes;
+  }
+  if (end < arguments.size()) std::memset(arguments.data() + end, 0, arguments.size() - end);
+}
+
 NodeId GraphBuilder::add_kernel(std::string_view name, const LoadedKernel* kernel, const LaunchShape& shape,
                                 std::span<const std::byte> arguments, std::span<const FieldInfo> fields,
                                 const NodeOptions& options) {
@@ -82,6 +92,7 @@ NodeId GraphBuilder::add_kernel(std::string_view name, const LoadedKernel* kerne
   node.arguments.resize(arguments.size());  // an assign would construct byte by byte
   if (!arguments.empty()) std::memcpy(node.arguments.data(), arguments.data(), arguments.size());
   node.fields = fields;
+  zero_padding(node.arguments, fields);
 
   state_->addressed_.clear();
   for (const FieldInfo& field : fields) {

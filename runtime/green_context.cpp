@@ -1,7 +1,5 @@
 #include "runtime/green_context.h"
 
-#include <algorithm>
-
 #include "runtime/context_guard.h"
 #include "runtime/error.h"
 #include "runtime/moved_into.h"
@@ -43,9 +41,14 @@ std::pair<GreenContext, GreenContext> split_multiprocessors(Device& device, unsi
   CUdevResource all{}, share{}, rest{};
   driver.check(driver.cuDeviceGetDevResource(device.get(), &all, CU_DEV_RESOURCE_TYPE_SM), "cuDeviceGetDevResource",
                "read the multiprocessors of", object);
+  if (multiprocessors == 0)
+    throw Error({.doing = "split the multiprocessors of",
+                 .object = object,
+                 .detail = "0 multiprocessors are no share",
+                 .advice = "ask for at least one"});
   unsigned groups = 1;
   const std::string detail = std::to_string(multiprocessors) + " of its " + std::to_string(all.sm.smCount);
-  driver.check(driver.cuDevSmResourceSplitByCount(&share, &groups, &all, &rest, 0, std::max(multiprocessors, 1u)),
+  driver.check(driver.cuDevSmResourceSplitByCount(&share, &groups, &all, &rest, 0, multiprocessors),
                "cuDevSmResourceSplitByCount", "split the multiprocessors of", object, detail, "ask for fewer");
   if (rest.type != CU_DEV_RESOURCE_TYPE_SM || rest.sm.smCount == 0)
     throw Error({.doing = "split the multiprocessors of",

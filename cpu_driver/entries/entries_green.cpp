@@ -51,15 +51,16 @@ CUresult CUDAAPI cuDevSmResourceSplitByCount(CUdevResource* result, unsigned int
     if (groups == nullptr || input == nullptr || input->type != CU_DEV_RESOURCE_TYPE_SM || flags != 0 ||
         (result != nullptr && *groups == 0))
       return CUDA_ERROR_INVALID_VALUE;
-    const unsigned each = std::max((least + kGroup - 1) / kGroup * kGroup, kGroup);
-    const unsigned possible = input->sm.smCount / each;
+    const uint64_t each = std::max((uint64_t{least} + kGroup - 1) / kGroup * kGroup, uint64_t{kGroup});
+    const auto possible = static_cast<unsigned>(input->sm.smCount / each);
     *groups = result == nullptr ? possible : std::min(*groups, possible);
     if (*groups == 0)
       return refuse(CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION,
                     std::to_string(each) + " multiprocessors of " + std::to_string(input->sm.smCount));
-    for (unsigned i = 0; result != nullptr && i < *groups; ++i) result[i] = multiprocessors(each);
+    for (unsigned i = 0; result != nullptr && i < *groups; ++i)
+      result[i] = multiprocessors(static_cast<unsigned>(each));
     if (remaining == nullptr) return CUDA_SUCCESS;
-    *remaining = multiprocessors(input->sm.smCount - *groups * each);
+    *remaining = multiprocessors(input->sm.smCount - *groups * static_cast<unsigned>(each));
     if (remaining->sm.smCount == 0) remaining->type = CU_DEV_RESOURCE_TYPE_INVALID;
     return CUDA_SUCCESS;
   });

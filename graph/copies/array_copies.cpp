@@ -21,8 +21,9 @@ ArrayRange GraphBuilder::declare_array(std::string name, CUarray array, Live liv
 }
 
 CopyEnd ArrayRange::at(uint64_t x_bytes, uint64_t y, uint64_t z) const {
-  const uint64_t offset = (z * shape.rows + y) * shape.row_bytes + x_bytes;
-  CopyEnd end(address + offset, offset < shape.bytes() ? shape.bytes() - offset : 0, false);
+  const bool inside = x_bytes < shape.row_bytes && y < shape.rows && z < shape.slices;
+  const uint64_t offset = inside ? (z * shape.rows + y) * shape.row_bytes + x_bytes : 0;
+  CopyEnd end(address + offset, inside ? shape.bytes() - offset : 0, false);
   end.array = array;
   end.array_shape = shape;
   return end;

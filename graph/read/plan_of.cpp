@@ -21,6 +21,7 @@
 #include "graph/dump/plan_json.h"
 #include "graph/edges/nested_uses.h"
 #include "graph/read/read_graph.h"
+#include "runtime/memory/array_places.h"
 
 namespace nodewright {
 namespace {
@@ -148,6 +149,20 @@ class PlanMaker {
     node.read = std::move(read);
   }
 
+  // An end in an array: a handle that nothing opens, and a shape in which the address lies at the dump's origin.
+  void read_array_end(const Json& copy, const std::string& end, CUarray& array, uint64_t& address, uint64_t& pitch,
+                      uint64_t& height) const {
+    if (copy.at(end) != "array") return;
+    const Json& at = copy.at(end + "_origin");
+    const uint64_t x = at.at(0), y = at.at(1), z = at.at(2);
+    pitch = x % kArrayBytes + 1, height = y % kArrayBytes + 1;
+    address = (z * height + y) * pitch + x;
+    const ArrayOrigin origin = origin_of(address, pitch, height);
+    if (origin.x_bytes != x || origin.y != y || origin.z != z)
+      refuse(fmt::format("'{}_origin' ({},{},{}) lies in no array", end, x, y, z));
+    array = reinterpret_cast<CUarray>(1);
+  }
+
   void add_details(Plan& plan, PlanNode& node, const Json& json) {
     switch (node.kind) {
       case NodeKind::kernel:
@@ -160,6 +175,8 @@ class PlanMaker {
         node.copy.slices = copy.value("slices", uint64_t{1});
         node.copy.from_host = copy.at("from") == "host";
         node.copy.to_host = copy.at("to") == "host";
+        read_array_end(copy, "from", node.copy.from_array, node.copy.from, node.copy.from_pitch, node.copy.from_height);
+        read_array_end(copy, "to", node.copy.to_array, node.copy.to, node.copy.to_pitch, node.copy.to_height);
         break;
       }
       case NodeKind::memset: {

@@ -200,6 +200,10 @@ void CapturedGraph::recapture(const Plan& plan, const Stream& stream) {
 }
 
 bool CapturedGraph::recapture(const Plan& plan, const Stream& stream, const OnRecaptureChange& on_change) {
+  if (!on_change) {
+    recapture(plan, stream);
+    return true;
+  }
   refuse_recapture(plan);
   check_stream(plan, stream, "capture plan");
   if (!driver_->cuStreamBeginRecaptureToGraph)

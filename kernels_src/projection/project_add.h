@@ -1,4 +1,5 @@
-// residual += (x . W^T + bias) * kScale: the attention output and the down projection, with the residual sum in the epilogue.
+// residual += (x . W^T + bias) * kScale: the attention output and the down projection, with the residual sum in the
+// epilogue.
 #pragma once
 
 #include "kernels_src/argument_blocks.h"

@@ -189,6 +189,21 @@ TEST_F(ArrayCopyTest, WhatNoArrayTakesIsRefused) {
   expect_error([&] { g.declare_array("none", nullptr); }, {"declare array", "none"});
 }
 
+TEST_F(ArrayCopyTest, AnOriginBeyondARowARowsOrSlicesIsOutside) {
+  GraphBuilder g(device(), "outside");
+  declare(g);
+  uint32_t n = 0;
+  for (const CopyEnd& end :
+       {flat.at(40, 1), flat.at(0, 6), flat.at(0, 0, 1), cube.at(0, 5, 0), flat.at(40, ~uint64_t{0})})
+    expect_error([&] { g.copy("n" + std::to_string(n++), end, x_, 4); }, {"'to' begins outside its array"});
+}
+
+TEST_F(ArrayCopyTest, ADumpThatIsReadAgainHasItsArrays) {
+  const Plan plan = through();
+  const Plan again = plan_of({to_json(plan), "dump.json"});
+  EXPECT_EQ(to_text(again), to_text(plan));
+}
+
 // The driver's rules for bodies and for graphs that kernels launch.
 TEST_F(ArrayCopyTest, NeitherABodyNorAGraphThatKernelsLaunchHoldsOne) {
   GraphBuilder g(device(), "body");

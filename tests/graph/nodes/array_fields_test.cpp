@@ -1,6 +1,9 @@
 // Argument structs with arrays: shown as lists, patched whole, and the same in the kernel as on the host.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstring>
+#include <new>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -61,6 +64,24 @@ class ArrayFieldsTest : public testing::Test {
 
   Node<Strided> node_;
 };
+
+// Strided ends in four bytes of padding.
+TEST_F(ArrayFieldsTest, WhatTheCallersPaddingHeldIsNotInThePlan) {
+  const auto plan_with = [&](int held) {
+    alignas(Strided) std::byte bytes[sizeof(Strided)];
+    std::memset(bytes, held, sizeof bytes);
+    auto* const args = new (bytes) Strided;
+    args->x = x, args->y = y;
+    args->strides[0] = args->strides[1] = 1, args->count = 8;
+    std::fill_n(&args->scales[0][0], 4, 0.0f);
+    GraphBuilder g(device, "padding");
+    g.declare(x, {.live_in = true});
+    g.launch("strided", strided, *args);
+    return std::move(g).finish();
+  };
+  const Plan zeros = plan_with(0), ones = plan_with(0xff);
+  EXPECT_TRUE(std::ranges::equal(zeros.nodes[0].arguments, ones.nodes[0].arguments));
+}
 
 TEST_F(ArrayFieldsTest, TheKernelSeesThemAndAPatchReplacesThemWhole) {
   x.write(std::vector<uint32_t>{0, 10, 20, 30, 40, 50, 60, 70});

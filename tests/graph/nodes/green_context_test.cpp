@@ -39,6 +39,11 @@ TEST_F(GreenContextTest, TwoSharesAreTheWholeDevice) {
   expect_error([&] { split_multiprocessors(device(), whole + 1); }, {"cuDevSmResourceSplitByCount", "ask for fewer"});
 }
 
+TEST_F(GreenContextTest, NoneOrMoreThanThereAreAreNoShare) {
+  expect_error([&] { split_multiprocessors(device(), 0); }, {"0 multiprocessors are no share"});
+  expect_error([&] { split_multiprocessors(device(), ~0u); }, {"4294967295 of its"});
+}
+
 TEST_F(GreenContextTest, EveryRunComputesTheSameAndTheDriverKeepsTheContext) {
   const Plan plan = chain(shares_.first.place());
   expect_runs(plan, kAllRuns);

@@ -63,6 +63,13 @@ TEST_F(RecaptureOnCpuDriver, EveryChangeIsNamedByItsNodeAndByWhatIsOther) {
   expect_computes(captured, plan);
 }
 
+TEST_F(RecaptureOnCpuDriver, WithoutAFunctionItTakesEveryChange) {
+  const Plan plan = plan_of({}), later = plan_of({.salt = 2});
+  CapturedGraph captured(plan, stream_);
+  EXPECT_TRUE(captured.recapture(later, stream_, OnRecaptureChange{}));
+  expect_computes(captured, later);
+}
+
 TEST_F(RecaptureOnCpuDriver, AFunctionThatEndsItOrThrowsLeavesTheGraphAsItWas) {
   const Plan plan = plan_of({}), later = plan_of({.salt = 2, .value = 4});
   CapturedGraph captured(plan, stream_);
