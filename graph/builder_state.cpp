@@ -218,8 +218,10 @@ NodeId GraphBuilder::State::add(PlanNode&& node, std::span<const AddressedUse> u
     }
   const uint32_t id = node.id;
   node_names_.insert(node.name, id);
-  // Nodes are large: where there are few, they move less often than a vector would have it.
-  if (id == plan_.nodes.capacity() && id < kGrowFast) plan_.nodes.reserve(std::max<size_t>(16, 4 * size_t{id}));
+  // Nodes are large: where there are few, they move less often than a vector would have it. Bodies have a handful each,
+  // and there may be thousands of bodies.
+  if (!is_body_ && id == plan_.nodes.capacity() && id < kGrowFast)
+    plan_.nodes.reserve(std::max<size_t>(16, 4 * size_t{id}));
   plan_.nodes.push_back(std::move(node));
   return {id, plan_.id};
 }

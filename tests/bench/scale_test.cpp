@@ -16,6 +16,7 @@ namespace {
 
 constexpr size_t kFew = 5000, kMany = 20000;
 constexpr double kMostExponent = 1.3;
+constexpr uint64_t kMostBytesOfNode = 5 << 10;  // with its name and arguments; bodies take the most, 4 KB
 
 struct Cost {
   uint64_t work = 0, bytes = 0;
@@ -54,6 +55,7 @@ TEST_F(GraphScale, StepsAndBytesGrowLikeTheNodes) {
     EXPECT_LT(exponent(few.work, many.work), kMostExponent)
         << to_string(shape) << ": " << few.work << ", " << many.work;
     EXPECT_LT(exponent(few.bytes, many.bytes), kMostExponent) << to_string(shape);
+    EXPECT_LT(few.bytes / kFew, kMostBytesOfNode) << to_string(shape);
   }
 }
 
