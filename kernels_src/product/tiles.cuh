@@ -20,8 +20,8 @@ struct TilePlace : ResultPlace<int> {
 // the block's, and its row counts.
 struct Plain {
   template <class Args, class Before, class Store>
-  NODEWRIGHT_DEVICE static void run(const Args& args, int /*unit*/, Before before, Store store) {
-    const OutputRange range = block_outputs<kSplits>(args.w.outputs, 1);
+  NODEWRIGHT_DEVICE static void run(const Args& args, int unit, Before before, Store store) {
+    const OutputRange range = block_outputs<kSplits>(args.w.outputs, unit);
     int live = 0;
     tile_project_rows(
         args, range, live,

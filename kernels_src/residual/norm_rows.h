@@ -3,19 +3,17 @@
 
 #include "kernels_src/args.h"
 #include "kernels_src/launch_shape.h"
+#include "kernels_src/residual/residual.h"
 
 namespace nodewright {
 
 struct NormRows {
-  In<float> x;  // [rows, stride], the first kCols elements of a row count; stride: kCols rounded up to 8
-  Optional<Frozen<bf16>> gain = {};   // [cols]; empty if kNorm is none
-  PartialOut<bf16> y;                 // [rows, stride], zero from cols on
-  In<int32_t> n_live;                 // [1]
-  float eps;                          // added to the mean square, or to the variance
-  Optional<Frozen<bf16>> shift = {};  // [cols] of a LayerNorm, or empty
+  ResidualIn from;     // never gained; stride: kCols rounded up to 8
+  PartialOut<bf16> y;  // [rows, stride], zero from cols on
+  In<int32_t> n_live;  // [1]
 };
 
-// Constants: kCols; kNorm (kernels_src/residual/norm.h).
+// Constants: kCols; kNorm (kernels_src/residual/norm.h), kPostNorm.
 inline constexpr unsigned kNormRowsThreads = 256;
 constexpr LaunchShape norm_rows_shape(unsigned rows) { return {{rows, 1, 1}, {kNormRowsThreads, 1, 1}, 4 * 32}; }
 

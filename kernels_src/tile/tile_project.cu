@@ -4,4 +4,4 @@
 #include "kernels_src/product/tiles.cuh"
 #include "kernels_src/projection/project.h"
 
-NODEWRIGHT_KERNEL(tile_project, Project, kThreads) { product<Plain, Store>(args); }
+NODEWRIGHT_KERNEL_OF(tile_project, Project, kThreads, kBlocksOfSm) { product<Plain, Store>(args); }

@@ -2,7 +2,10 @@
 
 namespace nodewright {
 
-View<bf16> StepPlace::input_of(Part part) const { return part == Part::out ? s.attended : s.activated; }
+View<bf16> StepPlace::input_of(Part part) const {
+  if (part == Part::out) return s.attended;
+  return part == Part::down ? s.activated : s.normed;
+}
 
 const WeightMatrix& StepWeights::matrix(Part part) const {
   switch (part) {

@@ -33,7 +33,7 @@ struct StepPlace {
   const DecodeState& s;
   bool chooses = false;  // some row of the step samples a token
 
-  View<bf16> input_of(Part part) const;  // the x of the products that add to the residual: out and down
+  View<bf16> input_of(Part part) const;  // the x of a product of rows in bf16
 };
 
 // The weights of the model, and of the layer at hand.

@@ -70,10 +70,10 @@ LoweredRun gate_up_in_tiles(const LoweringContext& at, const ProductSpec& spec, 
                                                                 {constant("kActivation", at.config.activation)})},
                          shape.launch_shape(at.device.sm_count))}};
   // A library's step has normed rows, for the router; others norm them here.
-  if (!at.step.with_products()) lowered.kernels.push_back(norm_rows_choice(at, *spec.norm));
+  if (!at.step.with_products()) lowered.kernels.push_back(norm_rows_choice(at, *spec.norm, false));
   lowered.emit = emits([norm = *spec.norm, product = spec.product](const LoadedRun& run, const StepPlace& step,
-                                                                   const StepWeights& weights) {
-    if (run.kernels.size() > 1) emit_norm_rows(run.kernel<NormRows>(1), step, weights, norm);
+                                                                   const StepWeights& weights, Residual& residual) {
+    if (run.kernels.size() > 1) emit_norm_rows(run.kernel<NormRows>(1), step, weights, residual, norm);
     auto args = expert_args<ExpertGateUp>(step, weights, product);
     args.from = {step.s.normed, row_stride(product.cols)};
     args.to = activated_out(step, weights);

@@ -2,7 +2,6 @@
 #include "kernels_src/adapters/adapted_gate_up.h"
 #include "kernels_src/elementwise/add_bias.h"
 #include "kernels_src/elementwise/gate.h"
-#include "kernels_src/residual/norm_add.h"
 #include "kernels_src/residual/norm_rows.h"
 #include "kernels_src/sampling/cap_logits.h"
 #include "models/lowering/lowering_rows.h"
@@ -67,23 +66,6 @@ void emit_bias(const LoadedRun& run, const StepPlace& step, const StepWeights& w
                  .y_stride = y_stride});
 }
 
-KernelChoice norm_add_choice(const LoweringContext& at, const Op& post_norm, bool bias) {
-  return kernel_choice<NormAdd>({"norm_add", {constant("kNorm", post_norm.norm), constant("kBias", bias)}},
-                                norm_add_shape(static_cast<unsigned>(at.step.rows)));
-}
-// x += norm(projected + bias).
-void emit_norm_add(const Kernel<NormAdd>& kernel, const ProductPlace& p, const ProductSpec& spec, View<float> projected,
-                   Weight<bf16> bias) {
-  p.step.g.launch(node_name(spec.product) + "_norm", kernel,
-                  {.x = projected,
-                   .gain = p.weights.post_gain(spec.post_norm->part),
-                   .residual = p.step.s.residual,
-                   .n_live = p.step.s.inputs.n_live,
-                   .stride = row_stride(p.step.config.hidden),
-                   .eps = p.step.config.eps,
-                   .bias = bias});
-}
-
 // x += W y + b, in place.
 LoweredRun product_add(const LoweringContext& at, const ProductSpec& spec) {
   const int64_t stride = row_stride(at.config.hidden);
@@ -100,7 +82,7 @@ LoweredRun product_add(const LoweringContext& at, const ProductSpec& spec) {
   return lowered;
 }
 
-// x += the sum over the ranks of W y + b, or its norm: a product, and the exchange in a node of its own.
+// x += the sum over the ranks of W y + b, or that sum for the next norm: a product, and the exchange after it.
 LoweredRun product_exchange(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
   const int64_t stride = row_stride(at.config.hidden);
   ExchangedSum sum = exchanged_sum(at, spec, form);
@@ -109,7 +91,6 @@ LoweredRun product_exchange(const LoweringContext& at, const ProductSpec& spec, 
   LoweredRun lowered{.operations = spec.operations,
                      .kernels = exchange_choices(at, sum),
                      .products = {product_of_layer(at, spec.product, sum.bulk ? Element::bf16 : Element::f32, stride)}};
-  if (spec.post_norm) lowered.kernels.push_back(norm_add_choice(at, *spec.post_norm, false));
   lowered.emit = emits_product([spec, stride, sum](const LoadedRun& run, const ProductPlace& p) {
     const DecodeState& s = p.step.s;
     const Op& product = spec.product;
@@ -122,28 +103,25 @@ LoweredRun product_exchange(const LoweringContext& at, const ProductSpec& spec, 
     else
       emit(s.partial.subview(0, written));
     emit_exchange(run, 0, p, s.partial.subview(0, written), sum);
-    if (spec.post_norm) emit_norm_add(run.kernel<NormAdd>(run.kernels.size() - 1), p, spec, s.projected, {});
   });
   return lowered;
 }
 
-// x += norm(W y + b): a product, then a kernel that norms and adds.
-LoweredRun product_norm_add(const LoweringContext& at, const ProductSpec& spec) {
+// projected = W y + b, whose norm joins the residual in the next kernel that norms it.
+LoweredRun product_deferred(const LoweringContext& at, const ProductSpec& spec) {
   const int64_t stride = row_stride(at.config.hidden);
   LoweredRun lowered{.operations = spec.operations,
-                     .kernels = {norm_add_choice(at, *spec.post_norm, spec.product.bias)},
                      .products = {product_of_layer(at, spec.product, Element::f32, stride)},
                      .emit = emits_product([spec, stride](const LoadedRun& run, const ProductPlace& p) {
-                       const View<float> projected = p.step.s.projected;
-                       const Op& product = spec.product;
-                       emit_product(run, p.step, p.weights, node_name(product), p.step.input_of(product.part), product,
-                                    projected);
-                       if (spec.adapted) emit_expand(run, p.step, p.adapters, product.part, projected, stride, 1);
-                       emit_norm_add(run.kernel<NormAdd>(), p, spec,
-                                     projected.subview(0, as_written(p.step.s.rows, stride, product.outputs)),
-                                     p.weights.matrix(product.part).bias);
+                       const std::string name = node_name(spec.product);
+                       const View<float> y =
+                           p.step.s.projected.subview(0, as_written(p.step.s.rows, stride, spec.product.outputs));
+                       emit_product(run, p.step, p.weights, name, p.step.input_of(spec.product.part), spec.product, y);
+                       emit_bias(run, p.step, p.weights, name + "_bias", spec.product, y, stride);
+                       p.residual = DeferredResidual{std::get<PlainResidual>(p.residual).x, y,
+                                                     p.weights.post_gain(spec.post_norm->part)};
                      })};
-  add_expand_kernel(lowered, at, spec.product, 1);
+  add_bias_kernel(lowered, spec);
   return lowered;
 }
 
@@ -202,44 +180,51 @@ LoweredRun product_alone(const LoweringContext& at, const ProductSpec& spec, Res
 
 }  // namespace
 
-KernelChoice norm_rows_choice(const LoweringContext& at, const Op& norm) {
+KernelChoice norm_rows_choice(const LoweringContext& at, const Op& norm, bool post_norm) {
   const int64_t rows = is_of_head(norm) ? at.step.sampled_rows : at.step.rows;
-  return kernel_choice<NormRows>({"norm_rows", {constant("kNorm", norm.norm), {"kCols", at.config.hidden}}},
-                                 norm_rows_shape(static_cast<unsigned>(rows)));
+  return kernel_choice<NormRows>(
+      {"norm_rows", {constant("kNorm", norm.norm), {"kCols", at.config.hidden}, constant("kPostNorm", post_norm)}},
+      norm_rows_shape(static_cast<unsigned>(rows)));
 }
-void emit_norm_rows(const Kernel<NormRows>& kernel, const StepPlace& step, const StepWeights& weights, const Op& norm) {
+void emit_norm_rows(const Kernel<NormRows>& kernel, const StepPlace& step, const StepWeights& weights,
+                    Residual& residual, const Op& norm) {
+  const View<float> next = is_of_head(norm) ? View<float>{} : other_residual(residual, step.s);
   step.g.launch(norm.part == Part::feed_forward_norm ? "feed_forward_norm" : "norm", kernel,
-                {.x = step.s.residual,
-                 .gain = weights.norm(norm.part).gain,
+                {.from = residual_in(residual, weights.norm(norm.part), step.config.eps, next),
                  .y = step.s.normed,
-                 .n_live = is_of_head(norm) ? step.s.inputs.n_sampled : step.s.inputs.n_live,
-                 .eps = step.config.eps,
-                 .shift = weights.norm(norm.part).shift});
+                 .n_live = is_of_head(norm) ? step.s.inputs.n_sampled : step.s.inputs.n_live});
+  if (!is_of_head(norm)) settle_residual(residual, next);
 }
 
 LoweringResult by_library(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
   if (!library_takes(at, spec.product)) return kNoLibrary;
   if (spec.end == End::logits) return head_product(at, spec);
-  if (form != ResidualForm::plain) return kNoLibrary;
+  if (form == ResidualForm::gained) return kNoLibrary;
   if (spec.post_norm && spec.post_norm->norm == Norm::layer) return "it is a LayerNorm";
+  if (spec.post_norm && form == ResidualForm::plain) return "its norm is left to the next kernel, and none takes it";
   if (spec.exchanged) return product_exchange(at, spec, form);
-  if (spec.post_norm) return product_norm_add(at, spec);
+  if (spec.post_norm) return product_deferred(at, spec);
   return spec.end == End::add ? product_add(at, spec) : product_alone(at, spec, form);
 }
 
-// normed = norm(x).
-LoweringResult lower_norm_rows(const LoweringContext& at, std::span<const Op> ops, ResidualForm) {
+// normed = norm(x). Nothing has been added to the residual before the first layer's attention.
+LoweringResult lower_norm_rows(const LoweringContext& at, std::span<const Op> ops, ResidualForm form) {
   if (!begins(ops, {OpKind::norm})) return {};
   const Op& norm = ops[0];
   if (!library_takes(at, norm)) return kNoLibrary;
   if (norm.part == Part::attention_norm && begins(ops.subspan(1), {OpKind::product}) && ops[1].part == Part::gate_up)
     return LoweredRun{.operations = 1,
                       .emit = [](const LoadedRun&, EmitContext&) {}};  // as attention's product has read it
-  return LoweredRun{.operations = 1,
-                    .kernels = {norm_rows_choice(at, norm)},
-                    .emit = emits([norm](const LoadedRun& run, const StepPlace& step, const StepWeights& weights) {
-                      emit_norm_rows(run.kernel<NormRows>(), step, weights, norm);
-                    })};
+  LoweredRun lowered{.operations = 1,
+                     .emit = emits([norm](const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
+                                          Residual& residual) {
+                       residual = not_gained(residual, step);
+                       emit_norm_rows(run.kernel<NormRows>(kernel_for(run, residual)), step, weights, residual, norm);
+                     })};
+  if (form != ResidualForm::deferred || norm.part == Part::attention_norm)
+    lowered.kernels.push_back(norm_rows_choice(at, norm, false));
+  if (form == ResidualForm::deferred) lowered.kernels.push_back(norm_rows_choice(at, norm, true));
+  return lowered;
 }
 
 // activated = f(gate) * up, or f(up), and the product's bias before.

@@ -11,6 +11,7 @@
 #include "kernels_src/projection/project_add.h"
 #include "kernels_src/projection/project_exchange.h"
 #include "kernels_src/projection/project_exchange_shape.h"
+#include "kernels_src/projection/project_gate_up.h"
 #include "models/lowering/product.h"
 
 namespace nodewright {
@@ -32,16 +33,13 @@ std::vector<InputNorm> input_norms(const ProductSpec& spec, ResidualForm form) {
   if (spec.product.part == Part::qkv) return {{Norms::own, kind}, {Norms::post_and_own, kind}};
   return {{Norms::post_and_own, kind}};
 }
-// Which of them takes the residual as it is.
-size_t kernel_for(const LoadedRun& run, const Residual& residual) {
-  return std::holds_alternative<DeferredResidual>(residual) ? run.kernels.size() - 1 : 0;
-}
 
-RowsOut<float> normed_out(const ProductSpec& spec, const ProductPlace& p, const NormProject&) {
+// Where results go that do not join the residual.
+RowsOut<float> rows_out(const ProductSpec& spec, const ProductPlace& p, const RowsOut<float>&) {
   const DecodeState& s = p.step.s;
   return {spec.product.part == Part::router ? s.experts.logits : s.qkv, spec.product.outputs};
 }
-RowsOut<bf16> normed_out(const ProductSpec&, const ProductPlace& p, const NormGateUp&) {
+RowsOut<bf16> rows_out(const ProductSpec&, const ProductPlace& p, const RowsOut<bf16>&) {
   return activated_out(p.step, p.weights);
 }
 
@@ -53,12 +51,15 @@ void launch(const LoadedRun& run, const ProductSpec& spec, ResidualForm form, co
     const auto kernel = run.kernel<Args>(kernel_for(run, p.residual));
     const View<float> next = other_residual(p.residual, p.step.s);
     plain.from = residual_in(p.residual, p.weights.norm(spec.norm->part), p.step.config.eps, next);
-    plain.to = normed_out(spec, p, plain);
+    plain.to = rows_out(spec, p, plain.to);
     p.step.g.launch(node_name(spec.product), kernel, args);
     settle_residual(p.residual, next);
   } else {
     const auto kernel = run.kernel<Args>();
-    fill_sum(plain.to, sum_to(spec, form), kernel.shape.grid[0], p);
+    if constexpr (requires { rows_out(spec, p, plain.to); })
+      if (spec.end != End::add) plain.to = rows_out(spec, p, plain.to);
+    if constexpr (!std::is_same_v<decltype(plain.to), RowsOut<bf16>>)
+      if (spec.end == End::add) fill_sum(plain.to, sum_to(spec, form), kernel.shape.grid[0], p);
     p.step.g.launch(node_name(spec.product), kernel, args);
   }
 }
@@ -104,10 +105,12 @@ Wanted wanted(const char* name, std::vector<Constant> constants = {}) {
 
 Wanted wanted_kernel(const LoweringContext& at, const ProductSpec& spec, ResidualForm form, bool tiles) {
   if (spec.end == End::logits) return wanted<NormProject>("norm_project", logit_constants(at.config));
+  if (spec.end == End::store && !spec.norm) return wanted<Project>("project");
   if (spec.end == End::store) return wanted<NormProject>("norm_project", unscaled_constants());
   std::vector<Constant> constants;
   if (spec.end == End::gate_up) {
     constants = {constant("kGated", spec.gated), constant("kActivation", at.config.activation)};
+    if (!spec.norm) return wanted<ProjectGateUp>("project_gate_up", constants);
     if (!spec.adapted) return wanted<NormGateUp>("norm_gate_up", constants);
     constants.push_back(rank_constant(at));
     return wanted<AdaptedGateUp>("adapted_gate_up", constants);
@@ -184,17 +187,29 @@ KernelChoice matvec(const LoweringContext& at, const ProductSpec& spec, InputNor
           kernel.args_bytes};
 }
 
+// Where a kernel of its own norms the rows, tiles of up to this size take less time than a library's product, and so do
+// those that spare a node: of gate and up, or of a bias (bench/results/2026-11-28-h200-normed-rows.txt).
+constexpr int64_t kMostHeldBytes = 4 << 20;
+int64_t bytes_of(const Op& product) { return product.outputs * row_stride(product.cols) * 2; }
+
 // Why no kernel of the step's own multiplies, or nothing.
 std::string why_not(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
   const bool deferred = form == ResidualForm::deferred;
   if (spec.end == End::logits) return at.step.has_head_product() ? "the step's head is a library's product" : "";
   if (spec.post_norm && !spec.exchanged && !deferred) return "its norm is left to the next kernel, and none takes it";
   if (is_library_used(at, form)) return "the step's products are a library's";
+  if (at.step.with_products() && form != ResidualForm::gained) {
+    if (spec.norm) return "a kernel before norms its rows";
+    if (spec.end != End::gate_up && !spec.product.bias && bytes_of(spec.product) > kMostHeldBytes)
+      return "a library's product is as fast";
+    if (spec.adapted && spec.end == End::gate_up) return "its adapters join it before the activation";
+  }
   if (spec.exchanged && spec.post_norm.has_value() != deferred) return "its norm is left to the next kernel";
   return {};
 }
 std::string why_not_by_rows(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
   if (std::string why = why_not(at, spec, form); !why.empty() || spec.end == End::logits) return why;
+  if (at.step.with_products()) return "the step's products are a library's or in tiles";
   if (form == ResidualForm::gained && spec.exchanged) return "rows do not leave it times the next gain";
   if (form == ResidualForm::gained)
     return spec.norm ? "its rows come times the next gain, which tiles alone read"

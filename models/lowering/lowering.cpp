@@ -52,7 +52,6 @@ std::string why_not(ResidualForm form, const LoweringContext& at) {
       return {};
     case ResidualForm::deferred:
       if (!at.step.network.post_norms) return "no norms behind the blocks";
-      if (at.step.with_products()) return "the step's products are a library's";
       if (at.config.blocks != Blocks::sequential) return "what the blocks read is the same residual";
       return {};
     case ResidualForm::plain:

@@ -21,6 +21,13 @@ std::optional<ProductSpec> gate_up(const LoweringContext& at, std::span<const Op
 std::optional<ProductSpec> norm_gate_up(const LoweringContext& at, std::span<const Op> ops) {
   return gate_up(at, ops, OpKind::product);
 }
+// The same of rows that have been normed.
+std::optional<ProductSpec> gate_up_alone(const LoweringContext& at, std::span<const Op> ops) {
+  if (!begins(ops, {OpKind::product, OpKind::activate})) return {};
+  ProductSpec spec = spec_of(at, ops, 2, ops[0], End::gate_up);
+  spec.gated = ops[1].gated;
+  return spec;
+}
 std::optional<ProductSpec> expert_gate_up(const LoweringContext& at, std::span<const Op> ops) {
   return gate_up(at, ops, OpKind::expert_product);
 }
@@ -49,7 +56,7 @@ std::optional<ProductSpec> exchanged(const LoweringContext& at, std::span<const 
   return spec ? spec : added<OpKind::product, OpKind::reduce, OpKind::norm>(at, ops);
 }
 
-// W x + b, where a library's product stands alone.
+// W x + b of rows that have been normed.
 std::optional<ProductSpec> alone(const LoweringContext& at, std::span<const Op> ops) {
   if (!begins(ops, {OpKind::product})) return {};
   return spec_of(at, ops, 1, ops[0], ops[0].part == Part::head ? End::logits : End::store);
@@ -63,12 +70,13 @@ constexpr NamedEngine kExchanged[] = {{"project_exchange", by_rows},
                                       {"project, exchange_add", before_exchange},
                                       {"library product, exchange_add", by_library}};
 constexpr NamedEngine kPostNormed[] = {
-    {"tile_project", in_tiles}, {"project", by_rows}, {"library product, norm_add", by_library}};
+    {"tile_project", in_tiles}, {"project", by_rows}, {"library product", by_library}};
 constexpr NamedEngine kAdded[] = {
     {"tile_project_add", in_tiles}, {"project_add", by_rows}, {"library product onto the residual", by_library}};
 constexpr NamedEngine kLogits[] = {
     {"tile_logits of gained rows", in_gained_tiles}, {"tile_logits", in_tiles}, {"logits", by_rows}};
-constexpr NamedEngine kAlone[] = {{"library product", by_library}};
+constexpr NamedEngine kGateUpAlone[] = {{"tile_project_gate_up", in_tiles}};
+constexpr NamedEngine kAlone[] = {{"tile_project", in_tiles}, {"library product", by_library}};
 constexpr NamedEngine kExpertGateUp[] = {{"tile_expert_gate_up", experts_in_tiles},
                                          {"norm_expert_gate_up", experts_by_rows}};
 constexpr NamedEngine kExpertDown[] = {{"tile_expert_down", experts_in_tiles}, {"expert_down_add", experts_by_rows}};
@@ -84,6 +92,7 @@ constexpr ProductPattern kPatterns[] = {
     {added<OpKind::product, OpKind::norm>, kPostNormed},
     {added<OpKind::product>, kAdded},
     {logits, kLogits},
+    {gate_up_alone, kGateUpAlone},
     {alone, kAlone},
 };
 
@@ -92,11 +101,12 @@ constexpr ProductPattern kPatterns[] = {
 std::span<const ProductPattern> product_patterns() { return kPatterns; }
 
 bool holds_rows(const LoweringContext& at) {
-  return at.step.may_hold() && at.step.may_leave_gained(at.config) && at.device.has_clusters();
+  return at.step.may_hold() && at.device.has_clusters() &&
+         (at.step.may_leave_gained(at.config) || !at.config.shard.is_part());
 }
 
 bool is_library_used(const LoweringContext& at, ResidualForm form) {
-  return at.step.with_products() && !(form == ResidualForm::gained && holds_rows(at));
+  return at.step.with_products() && !(holds_rows(at) && (form == ResidualForm::gained || !at.config.shard.is_part()));
 }
 
 }  // namespace nodewright

@@ -137,6 +137,11 @@ void fill_sum(To& to, const SumTo& of, uint64_t blocks, const ProductPlace& p) {
       to.next = leave_gained(p.residual, s, p.weights.gain_after(of.product.part), blocks);
 }
 
+// The last kernel of a run takes a deferred residual, the first any other.
+inline size_t kernel_for(const LoadedRun& run, const Residual& residual) {
+  return std::holds_alternative<DeferredResidual>(residual) ? run.kernels.size() - 1 : 0;
+}
+
 // What the product of down reads.
 inline RowsOut<bf16> activated_out(const StepPlace& step, const StepWeights& weights) {
   return {step.s.activated, weights.matrix(Part::down).stride};
@@ -177,8 +182,9 @@ Args& without_adapter(WithAdapter<Args>& args) {
 
 // The kernel that computes normed = norm(x) for a library's product: of all rows, or before the head of the rows that
 // sample (lower_products.cpp).
-KernelChoice norm_rows_choice(const LoweringContext& at, const Op& norm);
-void emit_norm_rows(const Kernel<NormRows>& kernel, const StepPlace& step, const StepWeights& weights, const Op& norm);
+KernelChoice norm_rows_choice(const LoweringContext& at, const Op& norm, bool post_norm);
+void emit_norm_rows(const Kernel<NormRows>& kernel, const StepPlace& step, const StepWeights& weights,
+                    Residual& residual, const Op& norm);
 
 // Where rows may have adapters, appends to `lowered` the kernel that adds them to the product; for engines that must
 // add them before the operation that follows the product.

@@ -42,7 +42,7 @@ Requests requests_of(const ModelConfig& config, const ScoreLimits& limits, const
   std::vector<Constant> of_logits = logit_constants(config);
   of_logits.insert(of_logits.end(), {norm, {"kPostNorm", 0}, {"kBias", 0}});
   if (limits.with_products)
-    requests.norm = {"norm_rows", {norm, {"kCols", config.hidden}}};
+    requests.norm = {"norm_rows", {norm, {"kCols", config.hidden}, {"kPostNorm", 0}}};
   else
     requests.logits = {"norm_project", constants_of(head_shape(config, limits, device).constants(), of_logits)};
   if (limits.with_products && config.logit_cap != 0) requests.cap = {"cap_logits", {of_logits.at(1)}};
@@ -124,12 +124,9 @@ Plan score_plan(Device& device, const DecoderModel& model, const ScoreKernels& k
     logits = logits.subview(
         0, static_cast<uint64_t>((s.rows - 1) * s.logits_stride + config.head_rows()));  // as the product
     g.launch("norm", k.norm,
-             {.x = s.residual,
-              .gain = w.final_norm().gain,
+             {.from = {.x = s.residual, .gain = w.final_norm().gain, .shift = w.final_norm().shift, .eps = config.eps},
               .y = s.normed,
-              .n_live = in.n_live,
-              .eps = config.eps,
-              .shift = w.final_norm().shift});
+              .n_live = in.n_live});
     g.product("logits", k.head,
               {.a = s.normed,
                .b = w.head().data,

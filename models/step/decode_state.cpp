@@ -118,7 +118,7 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   s.sampled_rows = shape.sampled_rows;
   const auto n = static_cast<uint64_t>(s.rows);
   s.residual = arena.take<float>("residual", n * round_up_8(config.hidden));
-  if (shape.folds_post_norms()) s.mid_residual = arena.take<float>("mid_residual", n * round_up_8(config.hidden));
+  if (shape.network.post_norms) s.mid_residual = arena.take<float>("mid_residual", n * round_up_8(config.hidden));
   s.qkv = arena.take<float>("qkv", n * static_cast<uint64_t>(config.qkv_width()));
   if (!shape.takes_rope_flash_decode(config))
     s.q = arena.take<float>("q", n * static_cast<uint64_t>(config.query_width()));

@@ -55,8 +55,8 @@ std::vector<DecodeState> halves_of(const DecodeState& whole) {
     s.rows = whole.rows / 2;
     s.inputs = inputs_of(whole.inputs, lane, half);
     s.host_inputs = inputs_of(whole.host_inputs, lane, half);
-    for (View<float> DecodeState::*const rows :
-         {&DecodeState::residual, &DecodeState::qkv, &DecodeState::q, &DecodeState::projected, &DecodeState::partial})
+    for (View<float> DecodeState::*const rows : {&DecodeState::residual, &DecodeState::mid_residual, &DecodeState::qkv,
+                                                 &DecodeState::q, &DecodeState::projected, &DecodeState::partial})
       s.*rows = half_of(whole.*rows, half);
     for (View<bf16> DecodeState::*const rows :
          {&DecodeState::attended, &DecodeState::activated, &DecodeState::normed, &DecodeState::gate_up})

@@ -92,8 +92,6 @@ struct StepShape {
   }
   // Rows that attend one by one.
   int64_t single_rows(const ModelConfig& config) const { return takes_rope_flash_decode(config) ? rows : sampled_rows; }
-  // What a block adds is normed by the kernels that read the residual next, not by one of its own.
-  bool folds_post_norms() const { return network.post_norms && !with_products(); }
   bool operator==(const StepShape&) const = default;
 };
 

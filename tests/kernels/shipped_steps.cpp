@@ -24,8 +24,11 @@ std::vector<RecordedStep> steps_on_ampere() {
 ShippedKernels kernels_of(const std::vector<RecordedStep>& steps) {
   ShippedKernels kernels;
   for (const RecordedStep& step : steps) add_step(kernels, step.card, step.model.config, step.shape());
-  for (const ModelConfig& config : {llama_1b(), llama_3b(), gemma3_1b()})
-    add_step(kernels, steps.front().card, config, {512, 16, Arithmetic::products});
+  for (const ModelConfig& config : {llama_1b(), llama_3b(), gemma3_1b()}) {
+    StepShape prompt{512, 16, Arithmetic::products};
+    prompt.network = network_form(network_of(config));
+    add_step(kernels, steps.front().card, config, prompt);
+  }
   add_of_all_models(kernels, steps.front().card);
   add_of_some_steps(kernels, steps.front().card);
   return kernels;

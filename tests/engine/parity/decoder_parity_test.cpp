@@ -83,8 +83,6 @@ TEST_P(DecoderProducts, LogitsAreThoseOfTransformers) {
       products += node.kind == NodeKind::library;
       tiles += node.kernel_name().starts_with("tile_");
     }
-    // All projections alike: tiles where a device has clusters and rows can be held.
-    EXPECT_TRUE(products == 0 || tiles == 0);
     EXPECT_EQ(products + tiles, static_cast<size_t>(4 * loaded.model.config().layers + 1));
   }
   expect_logits_of_transformers(GetParam(), "products");

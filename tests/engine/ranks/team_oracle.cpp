@@ -33,7 +33,6 @@
 #include "kernels_src/projection/project.h"
 #include "kernels_src/projection/project_exchange.h"
 #include "kernels_src/residual/embed.h"
-#include "kernels_src/residual/norm_add.h"
 #include "kernels_src/residual/norm_hidden.h"
 #include "kernels_src/residual/norm_rows.h"
 #include "kernels_src/sampling/cap_logits.h"
@@ -74,7 +73,7 @@ struct OrdinaryKernels {
 };
 using Ordinary =
     OrdinaryKernels<AddBias, Attend, AttendTiles, CapLogits, ChooseExperts, ExpertDown, ExpertDownSum, ExpertGateUp,
-                    Gate, GatheredAdd, GatheredEmbed, GatheredLogits, GatheredNormHeads, GroupByExpert, NormAdd,
+                    Gate, GatheredAdd, GatheredEmbed, GatheredLogits, GatheredNormHeads, GroupByExpert,
                     NormExpertGateUp, NormGateUp, NormHidden, NormProject, NormRows, OwnEmbedding, OwnSquares, Project,
                     nodewright::RankValue, RopeAppend, RopeFlashDecode, Sample>;
 

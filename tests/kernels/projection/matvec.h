@@ -15,6 +15,7 @@
 #include "kernels_src/projection/norm_project.h"
 #include "kernels_src/projection/project.h"
 #include "kernels_src/projection/project_add.h"
+#include "kernels_src/projection/project_gate_up.h"
 #include "kernels_src/residual/norm.h"
 #include "models/lowering/lowering.h"
 #include "tests/kernels/numbers.h"
@@ -399,6 +400,26 @@ struct RunProjectAdd {
               .to = {.residual = residual, .stride = d.y_stride},
               .n_live = live});
     return residual.read();
+  }
+};
+
+// Tiles alone have it.
+struct RunProjectGateUp {
+  using Element = bf16;
+  static constexpr const char* kName = "project_gate_up";
+  static constexpr int64_t kUnit = 2;
+
+  static std::vector<bf16> initial(const MatvecData& d) { return poisoned<bf16>(d.residual.size()); }
+
+  static std::vector<bf16> run(const TileShape& s, const MatvecData& d, int32_t n_live, unsigned grid_x = 0) {
+    const Guarded<bf16> x("x", d.packed_x), weight("weight", d.weight), bias("bias", d.bias), y("y", d.residual.size());
+    const Guarded<int32_t> live("n_live", std::vector{n_live});
+    run_node(matvec_kernel<ProjectGateUp>(kName, s, d.family, grid_x),
+             {.from = {x, d.stride},
+              .w = {weight, given(d.family.biases, bias), s.outputs},
+              .to = {y, d.y_stride},
+              .n_live = live});
+    return y.read();
   }
 };
 

@@ -37,13 +37,11 @@ TEST(NormRows, AgreeWithTheReferenceAtOddSizesAndLeavePaddedRowsAlone) {
       const Guarded<bf16> gains("gain", gain), shifts("shift", shift), y("y", at(kRowCount * stride));
       const Guarded<int32_t> live("n_live", std::vector{kLiveRows});
       run_node(machine().kernels.kernel<NormRows>(
-                   {"norm_rows", {{"kNorm", static_cast<int64_t>(norm)}, {"kCols", cols}}}, norm_rows_shape(kRowCount)),
-               {.x = input,
-                .gain = gains,
+                   {"norm_rows", {{"kNorm", static_cast<int64_t>(norm)}, {"kCols", cols}, {"kPostNorm", 0}}},
+                   norm_rows_shape(kRowCount)),
+               {.from = {.x = input, .gain = gains, .shift = norm == Norm::layer ? shifts : Frozen<bf16>{}, .eps = eps},
                 .y = y,
-                .n_live = live,
-                .eps = eps,
-                .shift = norm == Norm::layer ? shifts : Frozen<bf16>{}});
+                .n_live = live});
       const std::vector<bf16> found = y.read();
       for (int64_t m = 0; m < kRowCount; ++m) {
         double mean = 0, squares = 0;
@@ -80,8 +78,9 @@ TEST(NormRows, OfALayerNormSurviveALargeMean) {
       shifts("shift", std::vector<bf16>(at(kCols), to_bf16(0))), y("y", at(kCols));
   const Guarded<int32_t> live("n_live", std::vector{1});
   run_node(machine().kernels.kernel<NormRows>(
-               {"norm_rows", {{"kNorm", static_cast<int64_t>(Norm::layer)}, {"kCols", kCols}}}, norm_rows_shape(1)),
-           {.x = input, .gain = gains, .y = y, .n_live = live, .eps = 0, .shift = shifts});
+               {"norm_rows", {{"kNorm", static_cast<int64_t>(Norm::layer)}, {"kCols", kCols}, {"kPostNorm", 0}}},
+               norm_rows_shape(1)),
+           {.from = {.x = input, .gain = gains, .shift = shifts, .eps = 0}, .y = y, .n_live = live});
   double mean = 0, squares = 0;
   for (const float v : x) mean += static_cast<double>(v) / kCols;
   for (const float v : x) squares += std::pow(v - mean, 2);

@@ -46,6 +46,9 @@ inline Dot expected_of(RunProject, const TileShape& s, const MatvecData& d, int6
   for (int64_t k = 0; k < s.cols; ++k) row.push_back(value_of(d.packed_x[d.count(m * d.stride + k)]));
   return with_bias(d, dot(s, d, row, i), i);
 }
+inline Dot expected_of(RunProjectGateUp, const TileShape& s, const MatvecData& d, int64_t m, int64_t i) {
+  return gated(expected_of(RunProject(), s, d, m, 2 * i), expected_of(RunProject(), s, d, m, 2 * i + 1));
+}
 inline Dot expected_of(RunProjectAdd, const TileShape& s, const MatvecData& d, int64_t m, int64_t i) {
   Dot result = expected_of(RunProject(), s, d, m, i);
   result.value += d.residual[d.count(m * d.y_stride + i)];

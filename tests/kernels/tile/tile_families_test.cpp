@@ -46,12 +46,12 @@ struct NameOfRun {
     return rows + (std::is_same_v<typename T::Run, RunNormUp> ? "norm_up" : T::kName);
   }
 };
-using Runs = ::testing::Types<TileRun<RunNormProject, Rows::as_they_are>, TileRun<RunNormGateUp, Rows::as_they_are>,
-                              TileRun<RunNormUp, Rows::as_they_are>, TileRun<RunProjectAdd, Rows::as_they_are>,
-                              TileRun<RunProject, Rows::as_they_are>, TileRun<RunNormProject, Rows::gained>,
-                              TileRun<RunNormGateUp, Rows::gained>, TileRun<RunNormUp, Rows::gained>,
-                              TileRun<RunNormProject, Rows::held>, TileRun<RunNormUp, Rows::held>,
-                              TileRun<RunProjectAdd, Rows::held>>;
+using Runs = ::testing::Types<
+    TileRun<RunNormProject, Rows::as_they_are>, TileRun<RunNormGateUp, Rows::as_they_are>,
+    TileRun<RunNormUp, Rows::as_they_are>, TileRun<RunProjectAdd, Rows::as_they_are>,
+    TileRun<RunProject, Rows::as_they_are>, TileRun<RunNormProject, Rows::gained>, TileRun<RunNormGateUp, Rows::gained>,
+    TileRun<RunNormUp, Rows::gained>, TileRun<RunNormProject, Rows::held>, TileRun<RunNormUp, Rows::held>,
+    TileRun<RunProjectAdd, Rows::held>, TileRun<RunProject, Rows::held>, TileRun<RunProjectGateUp, Rows::held>>;
 
 template <class T>
 class TileFamilies : public ::testing::Test {};
@@ -142,6 +142,8 @@ TEST(HeldTilesWithABias, AgreeWithTheReferenceHoweverManyBlocksShareTheColumns) 
   expect(TileRun<RunNormProject, Rows::held>());
   expect(TileRun<RunNormUp, Rows::held>());
   expect(TileRun<RunProjectAdd, Rows::held>());
+  expect(TileRun<RunProject, Rows::held>());
+  expect(TileRun<RunProjectGateUp, Rows::held>());
 }
 
 // LayerNorms of rows of x(k / columns), and noise.

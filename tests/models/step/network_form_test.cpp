@@ -192,7 +192,7 @@ TEST(Lowering, AddsABiasBehindALibrarysProductOrWithItsActivation) {
     EXPECT_EQ(names.find("add_bias"), std::string::npos) << operations;
 }
 
-// A LayerNorm's rows do not come gained: tiles norm up to 16 of them, and a library takes what is more.
+// A LayerNorm's rows do not come gained: tiles norm up to 16 of them, and a library takes more than 32.
 TEST(Lowering, GivesProductsOfALayerNormToTilesAndToALibrary) {
   ModelConfig config = llama_config();
   config.norm = Norm::layer, config.gated = false;
@@ -203,13 +203,37 @@ TEST(Lowering, GivesProductsOfALayerNormToTilesAndToALibrary) {
     EXPECT_EQ(found.at("norm feed_forward_norm product gate_up activate"), "tile_norm_gate_up") << rows;
     EXPECT_EQ(found.at("norm final_norm product head"), "tile_logits") << rows;
   }
-  for (const int64_t rows : {17, 64}) {
-    const Runs found = rows_of(config, rows);
-    EXPECT_EQ(found.at("norm attention_norm"), "norm_rows") << rows;
-    EXPECT_EQ(found.at("product qkv"), "library product") << rows;
-    EXPECT_EQ(found.at("product out add"), "library product onto the residual") << rows;
-    EXPECT_EQ(found.at("activate"), "gate") << rows;
-    EXPECT_EQ(found.at("norm final_norm"), "norm_rows") << rows;
+  const Runs found = rows_of(config, 64);
+  EXPECT_EQ(found.at("norm attention_norm"), "norm_rows");
+  EXPECT_EQ(found.at("product qkv"), "library product");
+  EXPECT_EQ(found.at("product out add"), "library product onto the residual");
+  EXPECT_EQ(found.at("activate"), "gate");
+  EXPECT_EQ(found.at("norm final_norm"), "norm_rows");
+}
+
+// Up to 32 rows that a kernel has normed are held by tiles: of small matrices, of gate and up, and of those with
+// biases.
+TEST(Lowering, HoldsNormedRowsWhereALibrarysProductIsSlower) {
+  ModelConfig small = llama_config();
+  small.norm = Norm::layer;
+  ModelConfig large = small;
+  large.hidden = 2048, large.head_dim = 256, large.intermediate = 8192;
+  ModelConfig biased = large;
+  biased.biases = {true, true, true, true};
+  for (const int64_t rows : {17, 32}) {
+    for (const ModelConfig& config : {small, large, biased}) {
+      const Runs found = rows_of(config, rows);
+      const bool held = config.hidden == 256 || config.biases.qkv;
+      EXPECT_EQ(found.at("norm attention_norm"), "norm_rows");
+      EXPECT_EQ(found.at("product qkv"), held ? "tile_project" : "library product") << rows;
+      EXPECT_EQ(found.at("product out add"), held ? "tile_project_add" : "library product onto the residual") << rows;
+      EXPECT_EQ(found.at("product gate_up activate"), "tile_project_gate_up") << rows;
+      EXPECT_EQ(found.at("product down add"), held ? "tile_project_add" : "library product onto the residual") << rows;
+      EXPECT_EQ(found.at("norm final_norm"), "norm_rows") << rows;
+    }
+    ModelConfig post = small;
+    post.norm = Norm::rms, post.post_norms = true;
+    EXPECT_EQ(rows_of(post, rows).at("product down norm feed_forward_post_norm add"), "tile_project") << rows;
   }
 }
 
