@@ -13,7 +13,7 @@
 namespace nodewright::emulation {
 
 // Changes with every change of the structs below; the driver refuses other images.
-inline constexpr uint32_t kAbiVersion = 7;
+inline constexpr uint32_t kAbiVersion = 8;
 
 struct Index3 {
   unsigned x, y, z;
@@ -24,6 +24,7 @@ struct BlockView {
   Index3 block, block_size, grid_size;
   unsigned char* shared;  // dynamic shared memory, 128-byte aligned
   uint64_t waited_ns;     // timed kernels: when thread 0 had waited
+  int counted;            // __syncthreads_count: threads so far; 0 between two
 };
 
 // One CUDA thread. The OS thread's slot (Hooks::thread_slot) points at the one that runs.
@@ -494,6 +495,16 @@ NODEWRIGHT_DEVICE void set_condition(const Condition& condition, unsigned value)
 
 // One line per barrier tells a divergent __syncthreads from a common one.
 NODEWRIGHT_DEVICE void __syncthreads(int line = __builtin_LINE()) { ::nodewright::emulation::hooks.barrier(line); }
+NODEWRIGHT_DEVICE int __syncthreads_count(int predicate, int line = __builtin_LINE()) {
+  int& counted = ::nodewright::emulation::view()->block->counted;
+  counted += predicate != 0 ? 1 : 0;
+  __syncthreads(line);
+  const int all = counted;
+  __syncthreads(line);
+  counted = 0;
+  __syncthreads(line);
+  return all;
+}
 NODEWRIGHT_DEVICE void __syncwarp(unsigned mask = 0xffffffffu) {
   char nothing;
   ::nodewright::emulation::with_warp(mask, nothing, [](char* const*, uint32_t) {});

@@ -310,6 +310,7 @@ void reset(State& s, const Grid& grid, uint64_t index) {
   // 0xFF bytes are NaN in every float format: what a block reads before it writes shows. The end is exact to 128 bytes.
   s.shared = s.shared_end - (grid.shared_bytes + 127) / 128 * 128;
   memset(s.shared, 0xff, grid.shared_bytes);
+  s.counted = 0;
 }
 
 }  // namespace

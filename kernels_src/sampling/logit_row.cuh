@@ -21,9 +21,7 @@ template <class Use>
 NODEWRIGHT_DEVICE void for_each_quad(const float* logits, int64_t count, Use use) {
   const int end = static_cast<int>(count), step = static_cast<int>(kLogitRowThreads) * 4;
   const auto quad_at = [&](int i) {
-    if (i + 4 <= end) return load_fp32_4(logits + i);
-    return make_float4(i < end ? logits[i] : -INFINITY, i + 1 < end ? logits[i + 1] : -INFINITY,
-                       i + 2 < end ? logits[i + 2] : -INFINITY, -INFINITY);
+    return i + 4 <= end ? load_fp32_4(logits + i) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
   };
   NODEWRIGHT_NO_UNROLL
   for (int base = static_cast<int>(threadIdx.x) * 4; base < end; base += 4 * step) {
@@ -31,6 +29,9 @@ NODEWRIGHT_DEVICE void for_each_quad(const float* logits, int64_t count, Use use
            fourth = quad_at(base + 3 * step);
     NODEWRIGHT_NO_UNROLL
     for (int i = base; i < min(end, base + 4 * step); i += step) {
+      if (i + 4 > end)
+        first = make_float4(logits[i], i + 1 < end ? logits[i + 1] : -INFINITY, i + 2 < end ? logits[i + 2] : -INFINITY,
+                            -INFINITY);
       use(first, i, min(4, end - i));
       first = second, second = third, third = fourth;
     }

@@ -51,59 +51,54 @@ NODEWRIGHT_DEVICE Shared shared_of_block() {
   return shared;
 }
 
-// The largest of the row, as its parts say: of them, no token is a NaN.
-NODEWRIGHT_DEVICE ScoredToken best_of_parts(const ScoredToken* parts, int count, ScoredToken* scratch) {
+// The best of this thread's parts of the row: of them, no token is a NaN.
+NODEWRIGHT_DEVICE ScoredToken best_of_parts(const ScoredToken* parts, int count) {
   ScoredToken best{-INFINITY, -1};
   NODEWRIGHT_NO_UNROLL
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(kSampleThreads)) {
     const ScoredToken part = parts[i];
     best = better_part(best, part.token < 0 ? ScoredToken{0.0f, kNotANumber} : part);
   }
-  return best_of_block<kWarps>(best, scratch);
+  return best;
 }
 
-// What every block gives the first one: its best, and its list. Only the first has the row's.
-NODEWRIGHT_DEVICE ScoredToken best_of_blocks(ScoredToken best, const SampledRow& row, int last, const Shared& shared) {
-  best = best_of_block<kWarps>(best, shared.scratch);
+// The row's best in the first block: of what all of them are sure of, and of what they have listed. False in all, with
+// nothing done: more is listed than one block takes.
+NODEWRIGHT_DEVICE bool best_of_blocks(ScoredToken& best, const SampledRow& row, const KeptBins& kept,
+                                      const Shared& shared) {
+  if (kept.sure > 0) best = best_of_block<kWarps>(best, shared.scratch);
   if (threadIdx.x == 0) *shared.best = best;
   sync_blocks<kParts>();
-  if constexpr (kParts > 1) {
-    if (cluster_rank() != 0) {  // its memory stays until the first has read it
-      cluster_arrive();
-      cluster_wait();
-      return best;
-    }
+  // A lane and a warp for each block.
+  const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
+  uint32_t count = kParts > 1 ? 0 : static_cast<uint32_t>(*shared.listed);
+  if (kParts > 1 && lane < kParts) {
+    best = load_from_block(lane, shared.best);
+    count = static_cast<uint32_t>(load_from_block(lane, shared.listed));
   }
-  const ScoredToken* list = shared.own_list;
-  int listed = row.has_limits() ? *shared.listed : 0;
-  if constexpr (kParts > 1) {  // a lane for each block
-    const int block = static_cast<int>(threadIdx.x % 32);
-    ScoredToken of_block{-INFINITY, -1};
-    int count = 0;
-    if (block < kParts) {
-      of_block = load_from_block(block, shared.best);
-      if (row.has_limits()) count = load_from_block(block, shared.listed);
+  const uint32_t summed = kParts > 1 ? RunningSum::over_lanes({count, 0}).count : count;
+  const int listed = static_cast<int>(__shfl_sync(0xffffffffu, summed, 31));
+  if (listed > kMostListed) return false;
+  const bool first = kParts == 1 || cluster_rank() == 0;
+  if constexpr (kParts > 1) {
+    if (first) {
+      best = best_of_warp(best);
+      const auto of_block = static_cast<int>(__shfl_sync(0xffffffffu, count, warp));
+      ScoredToken* const place = shared.list + __shfl_sync(0xffffffffu, summed - count, warp);
+      NODEWRIGHT_NO_UNROLL
+      for (int i = lane; i < of_block; i += 32) place[i] = load_from_block(warp, shared.own_list + i);
     }
-    best = best_of_warp(of_block);
-    int before = 0;
-    listed = 0;
-    NODEWRIGHT_NO_UNROLL
-    for (int r = 0; r < kParts; ++r) {
-      const int of_r = __shfl_sync(0xffffffffu, count, r);
-      // A warp copies the list of its block.
-      for (int i = block; r == static_cast<int>(threadIdx.x / 32) && i < of_r; i += 32)
-        shared.list[before + i] = load_from_block(r, shared.own_list + i);
-      before += of_r;
-    }
-    listed = before;
-    list = shared.list;
     cluster_arrive();
   }
   __syncthreads();
-  if (listed == 0) return best;
-  const ScoredToken drawn =
-      draw_listed(row, last, *shared.kept, list, listed, shared.keys, shared.weights, shared.sums);
-  return better(best, best_of_block<kWarps>(drawn, shared.scratch));
+  if (first && listed > 0) {
+    const ScoredToken drawn =
+        draw_listed(row, kept.last, *shared.kept, kParts > 1 ? shared.list : shared.own_list, listed, shared.keys,
+                    shared.weights, reinterpret_cast<uint32_t*>(shared.sums));
+    best = better(best, best_of_block<kWarps>(drawn, shared.scratch));
+  }
+  if constexpr (kParts > 1) cluster_wait();  // no block's memory goes before all have read it
+  return true;
 }
 
 }  // namespace nodewright
@@ -111,40 +106,40 @@ NODEWRIGHT_DEVICE ScoredToken best_of_blocks(ScoredToken best, const SampledRow&
 // Two blocks an SM, so that those of 64 rows run at once.
 NODEWRIGHT_KERNEL_OF(sample, Sample, kSampleThreads, 2) {
   release_dependents();
-  if constexpr (kParts > 1) cluster_arrive();
+  if constexpr (kParts > 1) cluster_arrive_relaxed();  // all it says is that the block has started
   const int part = static_cast<int>(blockIdx.x), row = static_cast<int>(blockIdx.y);
   const int live = load_settled(args.n_live.data), sequence = load_settled(args.sequences.data + row);
   const float temperature = load_settled(args.temperature.data + row);
-  wait_for_inputs();
-  if (row >= live) return;
   const bool greedy = !(temperature >= kLeastTemperature), has_best = args.best.count > 0;
-  if (greedy && has_best && part != 0) return;
-  // After a cluster's barrier nothing is in L1, so this one comes before what is read twice.
-  if constexpr (kParts > 1) cluster_wait();
   const Shared shared = shared_of_block();
   const int vocab = static_cast<int>(args.vocab), share = (vocab + 4 * kParts - 1) / (4 * kParts) * 4;
   const int first = part * share;
   SampledRow sampled{.logits = args.logits.data + row * args.logits_stride + first,
                      .first = first,
                      .count = max(0, min(share, vocab - first)),
-                     .k = greedy ? 0 : args.top_k.data[row],
-                     .p = args.top_p.data[row],
+                     .k = load_settled(args.top_k.data + row),
+                     .p = load_settled(args.top_p.data + row),
                      .noise = shared.noise};
-  const float min_p = args.min_p.count > 0 ? args.min_p.data[row] : 0.0f;
-  if (sampled.k < 0 || sampled.k >= vocab) sampled.k = 0;
+  const float min_p = args.min_p.count > 0 ? load_settled(args.min_p.data + row) : 0.0f;
+  if (greedy || sampled.k < 0 || sampled.k >= vocab) sampled.k = 0;
+  if (threadIdx.x == 0)
+    *shared.noise = NoiseState{load_settled(args.seed.data + row),
+                               static_cast<uint32_t>(load_settled(args.output_index.data + row))};
+  const int parts = has_best ? static_cast<int>(static_cast<unsigned>(args.best.count) / gridDim.y) : 0;
+  const bool walks = !has_best || sampled.k > parts;
+  // After a cluster's barrier nothing is in L1, so this one comes before what is read twice.
+  if constexpr (kParts > 1) cluster_wait();
+  wait_for_inputs();
+  if (row >= live || (greedy && has_best && part != 0)) return;
 
-  // The largest logit; a NaN wins over everything and fails the row. Of a row that is drawn from, top-k wants the
-  // largest of each thread, and what is read now lies near when it is read again.
+  // The largest logit; a NaN wins over everything and fails the row. Top-k wants k of them, of a thread each: what is
+  // read for them now lies near when it is read again.
   ScoredToken best{-INFINITY, -1};
-  if (!has_best || !greedy)
-    for_each_logit(sampled.logits, sampled.count, [&](float v, int i) { keep_best(best, v, first + i); });
-  const float top_of_thread = best.score;
-  if (has_best) {
-    const int parts = static_cast<int>(static_cast<unsigned>(args.best.count) / gridDim.y);
-    best = best_of_parts(args.best.data + row * parts, parts, shared.scratch);
-  } else {
-    best = best_of_block<kWarps>(best, shared.scratch);
-  }
+  if (walks) for_each_logit(sampled.logits, sampled.count, [&](float v, int i) { keep_best(best, v, first + i); });
+  float top_of_thread = best.score;
+  if (has_best) best = best_of_parts(args.best.data + row * parts, parts);
+  if (!walks) top_of_thread = best.score;
+  best = best_of_block<kWarps>(best, shared.scratch);
   if constexpr (kParts > 1) {
     if (!has_best) {
       if (static_cast<int>(threadIdx.x) < kParts)
@@ -161,17 +156,22 @@ NODEWRIGHT_KERNEL_OF(sample, Sample, kSampleThreads, 2) {
     sampled.temperature = temperature;
     sampled.inverse = 1.0f / temperature;
     sampled.least = min_p > 0.0f ? sampled.top + temperature * logf(min_p) : -INFINITY;
-    if (threadIdx.x == 0) {
-      *shared.listed = *shared.saved.count = 0;
-      *shared.noise = NoiseState{args.seed.data[row], static_cast<uint32_t>(args.output_index.data[row])};
+    if (sampled.k > 0) sampled.least = fmaxf(sampled.least, least_of_top_k(sampled.top, top_of_thread, sampled.k));
+    // Where k parts of the whole row say what is least, what is not below is little, and the limits are found in it.
+    bool lists = sampled.k > 0 && sampled.k <= kMostListed && (!walks || kParts == 1);
+    NODEWRIGHT_NO_UNROLL
+    for (bool done = false; !done; lists = false) {
+      if (threadIdx.x == 0) *shared.listed = *shared.saved.count = 0, *shared.kept = {};
+      __syncthreads();
+      KeptBins kept;
+      if (lists)
+        kept = KeptBins{.sure = 0, .high = kBins, .last = 0};
+      else if (sampled.has_limits())
+        kept = kept_bins(sampled, WeightedBins<kParts>{shared.bins, shared.sums}, vocab, shared.saved, shared.kept);
+      best = draw_surely_kept(sampled, kept, shared.saved, shared.own_list, shared.listed);
+      done = best_of_blocks(best, sampled, kept, shared);
+      if (!done) sync_blocks<kParts>();
     }
-    __syncthreads();
-    KeptBins kept;
-    if (sampled.has_limits())
-      kept = kept_bins(sampled, WeightedBins<kParts>{shared.bins, shared.sums}, top_of_thread, vocab, shared.saved,
-                       shared.kept);
-    best = best_of_blocks(draw_surely_kept(sampled, kept, shared.saved, shared.own_list, shared.listed), sampled,
-                          kept.last, shared);
   }
   if (threadIdx.x == 0 && part == 0) {
     const int token = best.token == kNotANumber ? -1 : best.token;

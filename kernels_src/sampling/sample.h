@@ -11,17 +11,17 @@ namespace nodewright {
 struct Sample {
   In<float> logits;  // [rows, logits_stride], rows 16-byte aligned
   Optional<In<ScoredToken>> best =
-      {};                          // [rows, parts] of each part of a row, the largest; no token: it has a NaN. Or empty
-  Settled<int32_t> sequences;      // [rows] index into last_token
-  Settled<float> temperature;      // [rows]; below 1e-5: greedy, as every row whose largest logit is infinite
-  Optional<In<float>> min_p = {};  // [rows] of the likeliest token's probability; 0: all. Or empty
-  In<int32_t> top_k;               // [rows] of those; 0 = all; ties with the k-th are kept
-  In<float> top_p;                 // [rows]; 1 = all; smallest set of the rest with at least this mass, ties kept
-  In<uint64_t> seed;               // [rows]
-  In<int32_t> output_index;        // [rows] which output of its sequence this is; with the seed, the whole random state
-  Settled<int32_t> n_live;         // [1]
-  PartialOut<int32_t> tokens;      // [rows] the choice; -1: the row has a NaN logit
-  InOut<int32_t> last_token;       // [sequences]; each row writes its own sequence's element
+      {};                      // [rows, parts] of each part of a row, the largest; no token: it has a NaN. Or empty
+  Settled<int32_t> sequences;  // [rows] index into last_token
+  Settled<float> temperature;  // [rows]; below 1e-5: greedy, as every row whose largest logit is infinite
+  Optional<Settled<float>> min_p = {};  // [rows] of the likeliest token's probability; 0: all. Or empty
+  Settled<int32_t> top_k;               // [rows] of those; 0 = all; ties with the k-th are kept
+  Settled<float> top_p;                 // [rows]; 1 = all; smallest set of the rest with at least this mass, ties kept
+  Settled<uint64_t> seed;               // [rows]
+  Settled<int32_t> output_index;  // [rows] which output of its sequence this is; with the seed, the whole random state
+  Settled<int32_t> n_live;        // [1]
+  PartialOut<int32_t> tokens;     // [rows] the choice; -1: the row has a NaN logit
+  InOut<int32_t> last_token;      // [sequences]; each row writes its own sequence's element
   Optional<PartialOut<int32_t>> delivered = {};  // [rows] pinned host memory: the choice again; or empty
   int64_t vocab;
   int64_t logits_stride;

@@ -15,6 +15,8 @@ namespace nodewright {
 // Listed logits of a row: as many as threads. The list lies where the bins were.
 constexpr int kMostListed = static_cast<int>(kLogitRowThreads);
 
+constexpr float kLeastFinite = -3.402823466e38f;
+
 NODEWRIGHT_DEVICE uint64_t weight_of(float x) { return static_cast<uint64_t>(expf(x) * 4294967296.0f); }
 NODEWRIGHT_CALLED unsigned long long share_of(unsigned long long weight, float p) {
   const auto share = static_cast<unsigned long long>(static_cast<double>(weight) * (p > 0.0f ? p : 0.0f));
@@ -46,7 +48,7 @@ struct SampledRow {
   int first, count;     // the first one's token
   float top;            // of the whole row
   float temperature, inverse;
-  float least;  // min-p keeps what is not below it
+  float least;  // min-p or top-k leave out what is below it
   int k;        // 0: no limit
   float p;      // 1: no limit
   const NoiseState* noise;
@@ -97,21 +99,16 @@ NODEWRIGHT_DEVICE unsigned long long sum_of_weights(const WeightedBins<kBlocks>&
   return bins.weight_to(0);
 }
 
-// A bin after which no element can be kept. Of top-k: there are k threads whose largest logits lie up to it. Of top-p:
-// all that lies behind it, be it `vocab` elements, weighs less than what may be left out beside the largest alone.
-template <int kBlocks>
-NODEWRIGHT_DEVICE int last_bin(const SampledRow& row, const WeightedBins<kBlocks>& bins, float top_of_thread,
-                               int vocab) {
-  if (row.k > 0) {
-    if (row.k > min(static_cast<int>(kLogitRowThreads), row.count / 4)) return kBins - 1;
-    const WeightedBins<1> own{bins.place, bins.scratch};
-    own.clear();
-    own.place.add(bin_of(row.distance(top_of_thread)), 0);
-    own.sum();
-    return own.reaching_count(static_cast<uint32_t>(row.k));
-  }
-  const float distance = __logf(static_cast<float>(vocab)) - __logf((1.0f - row.p) * 0.99f);
-  return distance > 0.0f ? bin_of(-distance) : 0;
+// Below the k-th largest logit of the row, or equal to it: `mine` of k threads, each its own logit, are not below. The
+// distance to the largest is found to within 1/32. Where it is more than 512 or there are fewer, the least finite one.
+NODEWRIGHT_DEVICE float least_of_top_k(float top, float mine, int k) {
+  constexpr uint32_t kStep = 1u << 18, kNearest = 0x3c000000u;  // of a float's bits; 2^-7
+  const auto at = [&](uint32_t steps) { return top - bits_to_float(kNearest + steps * kStep); };
+  uint32_t steps = 0;
+  NODEWRIGHT_NO_UNROLL
+  for (uint32_t bit = 256; bit > 0; bit /= 2)
+    if (__syncthreads_count(mine >= at(steps + bit - 1) ? 1 : 0) < k) steps += bit;
+  return steps < 511 ? at(steps) : kLeastFinite;
 }
 
 template <int kBlocks>
@@ -142,14 +139,19 @@ NODEWRIGHT_DEVICE KeptBins exactly_kept(const SampledRow& row, const WeightedBin
 
 // All threads of all blocks; each gets the same.
 template <int kBlocks>
-NODEWRIGHT_DEVICE KeptBins kept_bins(const SampledRow& row, const WeightedBins<kBlocks>& bins, float top_of_thread,
-                                     int vocab, const SavedQuads& saved, KeptSums* sums) {
-  const int cut = last_bin(row, bins, top_of_thread, vocab);
+NODEWRIGHT_DEVICE KeptBins kept_bins(const SampledRow& row, const WeightedBins<kBlocks>& bins, int vocab,
+                                     const SavedQuads& saved, KeptSums* sums) {
   const bool weighs = row.p < 1.0f;
+  int cut = kBins - 1;  // a bin after which no element can be kept
+  float least = row.least;
+  if (row.k == 0) {
+    // All that lies behind it, be it `vocab` elements, weighs less than top-p leaves out beside the largest alone.
+    const float distance = __logf(static_cast<float>(vocab)) - __logf((1.0f - row.p) * 0.99f);
+    cut = distance > 0.0f ? bin_of(-distance) : 0;
+    least = fmaxf(least, row.top - 23.0f * row.temperature);  // exp(-23) is below 2^-32
+  }
   bins.clear();
   unsigned long long behind = 0;
-  // What lies lower neither counts nor weighs: exp(-23) is below 2^-32.
-  const float least = fmaxf(row.least, row.k > 0 ? row.least_of(cut) : row.top - 23.0f * row.temperature);
   for_each_quad(row.logits, row.count, [&](float4 quad, int i, int n) {
     if (largest_of(quad) < least) return;
     saved.save(quad, i);
@@ -157,7 +159,7 @@ NODEWRIGHT_DEVICE KeptBins kept_bins(const SampledRow& row, const WeightedBins<k
     for (int e = 0; e < n; ++e) {
       const float v = logit_at(quad, e), x = row.distance(v);
       const int bin = bin_of(x);
-      if (v < row.least || (bin > cut && row.k > 0)) continue;
+      if (v < row.least) continue;
       const uint64_t weight = weighs ? weight_of(x) : 0;
       if (bin <= cut)
         bins.place.add(bin, weight);
@@ -191,12 +193,13 @@ NODEWRIGHT_DEVICE KeptBins kept_bins(const SampledRow& row, const WeightedBins<k
   return listed <= static_cast<uint32_t>(kMostListed) ? kept : exactly_kept(row, bins, of_row.weight);
 }
 
-// The best of what is surely kept; the rest that may be goes to `list`, as logit and token, and is counted.
+// The best of what is surely kept; the rest that may be goes to `list`, as logit and token, and is counted, also what
+// is more than a list takes. `saved` has what kept_bins() has saved, if that is what `kept` comes from.
 NODEWRIGHT_DEVICE ScoredToken draw_surely_kept(const SampledRow& row, const KeptBins& kept, const SavedQuads& saved,
                                                ScoredToken* list, int* listed) {
   ScoredToken best{-INFINITY, -1};
   const float least = fmaxf(row.least, row.least_of(max(kept.sure - 1, max(kept.high, kept.last))));
-  const int* places = row.has_limits() && *saved.count <= kMostSaved ? saved.places : nullptr;
+  const int* places = *saved.count > 0 && *saved.count <= kMostSaved ? saved.places : nullptr;
   const float* from = places != nullptr ? &saved.quads->x : row.logits;
   for_each_quad(from, places != nullptr ? 4 * *saved.count : row.count, [&](float4 quad, int i, int) {
     if (largest_of(quad) < least) return;
@@ -212,7 +215,8 @@ NODEWRIGHT_DEVICE ScoredToken draw_surely_kept(const SampledRow& row, const Kept
       if (bin < kept.sure)
         sure |= (ordered_key(v) >= kept.least_key ? 1u : 0u) << e;
       else if (bin <= kept.high || bin == kept.last)
-        list[atomicAdd(listed, 1)] = ScoredToken{v, static_cast<int32_t>(token) + e};
+        if (const int place = atomicAdd(listed, 1); place < kMostListed)
+          list[place] = ScoredToken{v, static_cast<int32_t>(token) + e};
     }
     if (sure == 0) return;
     const uint4 words = noise_of_quad(row.noise, token / 4);
@@ -227,43 +231,43 @@ NODEWRIGHT_DEVICE ScoredToken draw_surely_kept(const SampledRow& row, const Kept
 }
 
 // The best of the row's `listed` elements, at most one a thread, that the limits keep: each sees what lies above it.
-// One block. `keys` and `weights`: [kLogitRowThreads] of shared memory; `sum`: one word more.
+// One block. `keys` and `weights`: [kLogitRowThreads] of shared memory; `sum`: three words more.
 NODEWRIGHT_DEVICE ScoredToken draw_listed(const SampledRow& row, int last, const KeptSums& kept,
                                           const ScoredToken* list, int listed, uint32_t* keys,
-                                          unsigned long long* weights, unsigned long long* sum) {
+                                          unsigned long long* weights, uint32_t* sum) {
   const int mine = static_cast<int>(threadIdx.x);
   ScoredToken token{-INFINITY, -1};
   uint32_t key = 0;
   unsigned long long weight = 0;
-  if (mine < listed) {
+  bool keeps = mine < listed;
+  if (keeps) {
     token = list[mine];
-    keys[mine] = key = ordered_key(token.score);
-    weights[mine] = weight = weight_of(row.distance(token.score));
+    key = ordered_key(token.score);
+    weight = weight_of(row.distance(token.score));
   }
-  if (mine == 0) *sum = kept.weight;
+  keys[mine] = key;
+  weights[mine] = weight;
+  if (mine < 3) sum[mine] = 0;
   __syncthreads();
   uint32_t count_above = 0;  // of those listed
   unsigned long long weight_above = 0;
-  bool keeps = mine < listed;
-  if (keeps) {
-    NODEWRIGHT_NO_UNROLL
-    for (int i = 0; i < listed; ++i) {
-      if (keys[i] <= key) continue;
-      ++count_above;
-      weight_above += weights[i];
-    }
+  NODEWRIGHT_UNROLL_BY(4)
+  for (int i = 0; keeps && i < listed; ++i) {
+    const bool above = keys[i] > key;
+    count_above += above ? 1 : 0;
+    weight_above += above ? weights[i] : 0;
   }
+  unsigned long long mass = kept.weight;
   if (row.k > 0) {
-    const bool is_last = keeps && bin_of(row.distance(token.score)) == last;
     // In front of the last bin top-k keeps all, the listed ones included.
-    const uint32_t before = kept.count_before_last - kept.listed_before_last;
-    if (is_last) keeps = before + count_above < static_cast<uint32_t>(row.k);
-    if (mine == 0) *sum = kept.weight_before_last;
+    const bool may_go = keeps && bin_of(row.distance(token.score)) >= last;
+    if (may_go) keeps = kept.count_before_last - kept.listed_before_last + count_above < static_cast<uint32_t>(row.k);
+    const BinsPlace of_last{sum, 1};
+    add_of_warp(of_last, 0, may_go && keeps ? weight : 0);
     __syncthreads();
-    if (is_last && keeps) atomicAdd(sum, weight);
-    __syncthreads();
+    mass = kept.weight_before_last + of_last.weight(0);
   }
-  if (row.p < 1.0f) keeps = keeps && kept.weight_before_sure + weight_above < share_of(*sum, row.p);
+  if (row.p < 1.0f) keeps = keeps && kept.weight_before_sure + weight_above < share_of(mass, row.p);
   if (!keeps) return ScoredToken{-INFINITY, -1};
   const uint4 words = noise_of_quad(row.noise, static_cast<uint32_t>(token.token) / 4);
   return ScoredToken{row.distance(token.score) + gumbel_noise(word_at(words, token.token % 4)), token.token};

@@ -199,6 +199,41 @@ TEST(Sample, ChoosesTheSameWithAnyNumberOfBlocksAndAsTheHostDoes) {
   EXPECT_GE(agreed_with_host(launch.rows, tokens), 22);
 }
 
+// The best of each part of these rows, parts of a few logits next to each other.
+std::vector<ScoredToken> bests_of(const std::vector<SampleRow>& rows, size_t parts) {
+  std::vector<ScoredToken> bests;
+  for (const SampleRow& row : rows)
+    for (size_t part = 0; part < parts; ++part) {
+      const auto at = [&](size_t p) {
+        return row.logits.begin() + static_cast<int64_t>(p * row.logits.size() / parts);
+      };
+      const auto largest = std::max_element(at(part), at(part + 1));
+      bests.push_back({*largest, static_cast<int32_t>(largest - row.logits.begin())});
+    }
+  return bests;
+}
+
+TEST(Sample, ChoosesTheSameFromTheBestOfAnyNumberOfParts) {
+  SampleLaunch launch{rows_of_all_kinds(5003), -1, {}, {}};
+  SampleRow close = {.logits = random_logits(56, 5003, 0.001), .top_k = 64, .top_p = 0.9f};  // near its largest
+  std::vector<float> clustered = random_logits(57, 5003);
+  for (size_t i = 0; i < 2500; ++i) clustered[i] += 10;  // the 64th of the parts is less than hundreds of their logits
+  launch.rows.push_back(close);
+  launch.rows.push_back({.logits = clustered, .top_k = 100, .top_p = 0.9f, .seed = 3});
+  std::vector<float> apart = random_logits(58, 5003, 1.0);
+  for (size_t i = 0; i < 132; ++i) apart[i * 5003 / 132 + 1] = 20.0f + static_cast<float>(i * 25 % 132) / 10;
+  for (uint64_t seed = 0; seed < 8; ++seed)  // the k-th largest is the best of its part, and as likely as the first
+    launch.rows.push_back({.logits = apart, .temperature = 20.0f, .top_k = 2, .seed = seed});
+  const std::vector<int32_t> tokens = launch.run(1).tokens;
+  for (const size_t parts : {3, 132, 264, 1056}) {
+    launch.best = bests_of(launch.rows, parts);
+    EXPECT_EQ(launch.run(1).tokens, tokens) << parts;
+    if (machine().device.properties().has_clusters()) {
+      EXPECT_EQ(launch.run(8).tokens, tokens) << parts;
+    }
+  }
+}
+
 // Llama-3.2's and Gemma-3's.
 TEST(SampleSweep, ChoosesAsTheHostDoesAtTheWidthOfReleasedVocabularies) {
   for (const size_t vocab : {128256, 262144}) {
