@@ -13,6 +13,25 @@ struct PairSums {
 };
 
 #ifdef __CUDACC_RTC__
+// A lane's words of a span of x's row g, those of both steps, in two parts: a warp requests whole lines of 128 bytes,
+// of an even row in both halves of a pair of lanes' g, then of an odd one, and arrange_span() hands each lane the word
+// of step 1 that its neighbour has got. load(g, word): the word-th 16 bytes of a span of row g.
+template <class Load>
+NODEWRIGHT_DEVICE void request_span(uint4& first, uint4& second, const Load& load) {
+  const int g = lane_of_warp() / 4, t = lane_of_warp() % 4, odd = g % 2 * 4;
+  first = load(g & ~1, t + odd);
+  second = load(g | 1, t + 4 - odd);
+}
+NODEWRIGHT_DEVICE void arrange_span(uint4& first, uint4& second) {
+  const bool odd = lane_of_warp() / 4 % 2 != 0;
+  const auto exchange = [odd](uint32_t& own, uint32_t& other) {
+    const uint32_t sent = odd ? own : other;
+    own = odd ? other : own;
+    other = __shfl_xor_sync(0xffffffffu, sent, 4);
+  };
+  exchange(first.x, second.x), exchange(first.y, second.y), exchange(first.z, second.z), exchange(first.w, second.w);
+}
+
 // sums += x . W over a step, of the rows of x in two words
 template <int kRows>
 NODEWRIGHT_DEVICE void multiply_step(PairSums& sums, uint4 upper, uint4 lower, uint4 x, uint4 x_8) {
@@ -38,6 +57,13 @@ NODEWRIGHT_DEVICE void multiply_span(PairSums (&sums)[(kTiles + 1) / 2], const W
   }
 }
 #else
+template <class Load>
+void request_span(uint4& first, uint4& second, const Load& load) {
+  const int g = lane_of_warp() / 4, t = lane_of_warp() % 4;
+  first = load(g, t), second = load(g, t + 4);
+}
+inline void arrange_span(uint4&, uint4&) {}
+
 namespace emulation {
 
 // What a lane brings: zeros for rows that no tile has.

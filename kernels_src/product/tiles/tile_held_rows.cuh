@@ -21,23 +21,33 @@ struct HeldRows {
 
   uint4 held[kSpans][2][kTiles];
 
-  // `x`: [rows, stride], from the block's first column on. After the wait.
+  // Requests `x`: [rows, stride], from the block's first column on. After the wait.
   NODEWRIGHT_DEVICE HeldRows(const bf16* x, int64_t stride, int rows) {
+    each_span([&](int span, int n, uint4& first, uint4& second) {
+      request_span(first, second, [&](int g, int word) {
+        const int row = n * 8 + g, at = span_column(span) + word * 8;
+        // Another row in the place of one that is not there: no instruction waits for what is loaded.
+        const bf16* const from = x + (row < rows ? row : rows - 1) * stride + at;
+        return kExact || at < kColumns ? load_16(from) : uint4{0u, 0u, 0u, 0u};
+      });
+    });
+  }
+  // Once, before the first fragment. Waits for what was requested.
+  NODEWRIGHT_DEVICE void arrange() {
+    each_span([](int, int, uint4& first, uint4& second) { arrange_span(first, second); });
+  }
+  NODEWRIGHT_DEVICE uint4 fragment(const unsigned char*, int, int span, int s, int n) const { return held[span][s][n]; }
+
+ private:
+  // f(span, n, words of both steps)
+  template <class F>
+  NODEWRIGHT_DEVICE void each_span(const F& f) {
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int span = 0; span < kSpans; ++span) {
       NODEWRIGHT_UNROLL_ON_DEVICE
-      for (int s = 0; s < 2; ++s) {
-        NODEWRIGHT_UNROLL_ON_DEVICE
-        for (int n = 0; n < kTiles; ++n) {
-          const int row = n * 8 + lane_of_warp() / 4, at = span_column(span) + s * 32 + lane_column();
-          // Another row in the place of one that is not there: no instruction waits for what is loaded.
-          const bf16* const from = x + (row < rows ? row : rows - 1) * stride + at;
-          held[span][s][n] = kExact || at < kColumns ? load_16(from) : uint4{0u, 0u, 0u, 0u};
-        }
-      }
+      for (int n = 0; n < kTiles; ++n) f(span, n, held[span][0][n], held[span][1][n]);
     }
   }
-  NODEWRIGHT_DEVICE uint4 fragment(const unsigned char*, int, int span, int s, int n) const { return held[span][s][n]; }
 };
 
 // Two sums of a block's columns, as they lie in its shared memory.
@@ -61,8 +71,9 @@ NODEWRIGHT_DEVICE void tile_project_held(const bf16* weight, const bf16* x, int6
   release_dependents();
   wait_for_inputs();
   live = n_live[0];
-  const HeldRows held(x + column, stride, rows);
+  HeldRows held(x + column, stride, rows);
   request();
+  held.arrange();
   unsigned char* const prepared = shared_memory() + Ring::kBytes;
   prepare(prepared);
   auto* const of_warps = reinterpret_cast<float*>(prepared + kPrepared);

@@ -94,7 +94,8 @@ NODEWRIGHT_DEVICE KeptSums tile_project_kept(const Args& args, OutputRange range
     wait_for_inputs();
     live = args.n_live.data[0];
     ready(kept.own);
-    const HeldRows held(args.from.x.data + column, args.from.x_stride, rows_of(args.from));
+    HeldRows held(args.from.x.data + column, args.from.x_stride, rows_of(args.from));
+    held.arrange();
     stream(ring, held, shared_memory() + Ring::kBytes);
   } else {
     using Ring = TileRing<StreamedRows>;
