@@ -246,6 +246,13 @@ def prefill(results):
     return table(["model", "tokens", "one graph, ms", "piecewise", "eager", "of the matrix rate", *ORIGIN], rows)
 
 
+def prompt_attention(results):
+    source, lines = m.prompt_attention(results)
+    return table(["model", "tokens", "attention by `mma.sync`, ms", "by `wgmma`", *ORIGIN],
+                 [[{"llama-3.2-1b": LLAMA, "llama-3.2-3b": LLAMA_3B}[model], str(tokens), ms(before), ms(after), *origin(source)]
+                  for model, tokens, before, after in lines])
+
+
 def first_token(results):
     source, by_tokens = m.first_token(results)
     return table(["tokens of text", "`generate`, ms to the first token", "the graph alone, ms", *ORIGIN],

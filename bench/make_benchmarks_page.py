@@ -141,6 +141,9 @@ def page(results):
         "multiplications of weights and attention over the time of the graph, divided by the rate of an 8192-cubed bf16\n"
         "product of cuBLASLt that takes turns with the steps.\n",
         tables.prefill(results),
+        "The same graph with attention of prompts by `mma.sync`, as in the table above, and by `wgmma`, as on compute\n"
+        "capability 9.0 today:\n",
+        tables.prompt_attention(results),
         "Through the command, tokenization included:\n", tables.first_token(results),
         f"Eight prompts of 4096 tokens whose own log probabilities are asked for, {LLAMA}:\n", tables.scored(results),
         "## Serving\n",

@@ -105,6 +105,7 @@ LOAD = "2026-11-21-h200-load.txt"
 OLDER = "2026-11-25-h100-beside-older-commits.txt"
 DOOR = "2026-11-25-door.txt"
 SCORED = "2026-11-25-h100-scored-prompts.txt"
+PROMPT_ATTENTION = "2026-11-28-h200-prompt-attention.txt"
 
 
 def section(source, number):
@@ -166,6 +167,16 @@ def scored_prompts(results):
     if len(rows) != 2:
         raise ValueError(f"{SCORED} has {len(rows)} rows")
     return source, {int(tokens): [float(none), float(five)] for tokens, none, five in rows}
+
+
+def prompt_attention(results):
+    """(source, [(model, tokens, ms with mma.sync, ms with wgmma)])"""
+    source = results(PROMPT_ATTENTION)
+    lines = re.findall(r"^  (llama-\S+)? +(8192|1024) +([\d.]+) +([\d.]+)(?: |$)", source.text, re.M)
+    if [bool(model) for model, *_ in lines] != [True, False] * 2:
+        raise ValueError(f"{PROMPT_ATTENTION} has {len(lines)} lines")
+    return source, [(lines[i - i % 2][0], int(tokens), float(before), float(after))
+                    for i, (_, tokens, before, after) in enumerate(lines)]
 
 
 def bucket_graphs(results):

@@ -21,31 +21,42 @@ struct AttendTiles {
   float scale;       // of q . k, times log2(e): probabilities are powers of two
 };
 
+// Rows and threads of a tile that `warpgroups` multiply, 64 rows each, while one more copies keys and values; 0: four
+// warps do both.
+constexpr int64_t attend_tiles_rows(int64_t warpgroups) { return warpgroups > 0 ? 64 * warpgroups : 64; }
+constexpr int64_t attend_tiles_threads(int64_t warpgroups) { return 128 * (warpgroups + 1); }
+
 struct AttendTilesShape {
   int64_t rows = 64, heads = 1, kv_heads = 1, head_dim = 64;  // head_dim: even, at most 256
   unsigned most_shared_bytes = 227 << 10;                     // of a block on the device
+  bool by_warpgroups = false;                                 // whether the device has wgmma: compute capability 9.0
 
-  static constexpr int64_t kTileRows = 64;  // 16 a warp
   static constexpr int64_t kPageTokens = 64;
   constexpr int64_t padded_head_dim() const { return (head_dim + 7) / 8 * 8; }
   constexpr int64_t tile_dim() const { return (head_dim + 15) / 16 * 16; }
-  // Rows 16 bytes longer than they need be: the eight rows of a matrix lie in different banks.
-  constexpr int64_t tile_stride() const { return tile_dim() + 8; }
-  // Keys and values of two pages, of which one is on its way, or of one; where q does not fit into registers, q.
-  constexpr unsigned shared_bytes(int64_t pages) const {
-    const int64_t tiles = 2 * pages + (tile_dim() > 128 ? 1 : 0);
-    return static_cast<unsigned>(2 * tiles * kPageTokens * tile_stride());
+  // As many as have registers for their rows.
+  constexpr int64_t warpgroups() const { return !by_warpgroups ? 0 : head_dim == 64 ? 3 : head_dim == 128 ? 2 : 0; }
+  constexpr int64_t tile_rows() const { return attend_tiles_rows(warpgroups()); }
+  // With warpgroups: q, `stages` pages of keys and values, and their barriers (page_ring.cuh). Else pages whose rows
+  // are 16 bytes longer than they need be, so that the eight rows of a matrix lie in different banks, and where q does
+  // not fit into registers, q.
+  constexpr unsigned shared_bytes(int64_t stages) const {
+    if (warpgroups() > 0)
+      return static_cast<unsigned>(1024 + (2 * stages * kPageTokens + tile_rows()) * head_dim * 2 + 32 * stages);
+    return static_cast<unsigned>(2 * (2 * stages + (tile_dim() > 128 ? 1 : 0)) * kPageTokens * (tile_dim() + 8));
   }
-  constexpr int64_t stages() const { return shared_bytes(2) <= most_shared_bytes ? 2 : 1; }
+  constexpr int64_t stages() const {
+    int64_t held = warpgroups() > 0 ? 4 : 2;
+    while (held > 1 && shared_bytes(held) > most_shared_bytes) --held;
+    return held;
+  }
   constexpr unsigned shared_bytes() const { return shared_bytes(stages()); }
   constexpr LaunchShape launch_shape() const {
-    return {{static_cast<unsigned>(heads), static_cast<unsigned>((rows + kTileRows - 1) / kTileRows), 1},
-            {128, 1, 1},
+    return {{static_cast<unsigned>(heads), static_cast<unsigned>((rows + tile_rows() - 1) / tile_rows()), 1},
+            {static_cast<unsigned>(attend_tiles_threads(warpgroups())), 1, 1},
             shared_bytes()};
   }
+  constexpr ShapeConstants<2> constants() const { return {{{"kStages", stages()}, {"kWarpgroups", warpgroups()}}}; }
 };
-
-// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kPageSize, kStages.
-inline constexpr unsigned kAttendTilesThreads = 128;
 
 }  // namespace nodewright

@@ -39,6 +39,13 @@ struct CopyBarrier {
   NODEWRIGHT_DEVICE void arrive_and_expect(int bytes) const {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(address), "r"(bytes) : "memory");
   }
+  NODEWRIGHT_DEVICE void arrive() const {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(address) : "memory");
+  }
+  // Arrives when the thread's copies of 16 bytes (copy_16) have come.
+  NODEWRIGHT_DEVICE void arrive_after_copies() const {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(address) : "memory");
+  }
   // A multiple of 16 bytes between addresses that are, too. `to`: in shared memory.
   NODEWRIGHT_DEVICE void copy(uint32_t to, const void* from, int bytes) const {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
@@ -63,6 +70,17 @@ struct CopyBarrier {
         : "memory");
   }
 };
+
+// By the thread itself: a copy of 16 bytes, which are zeros unless `valid`, and stores.
+NODEWRIGHT_DEVICE void copy_16(uint32_t to, const void* from, bool valid) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(valid ? 16 : 0) : "memory");
+}
+NODEWRIGHT_DEVICE void store_4(uint32_t to, uint32_t value) {
+  asm volatile("st.shared.u32 [%0], %1;" ::"r"(to), "r"(value) : "memory");
+}
+NODEWRIGHT_DEVICE void store_zeros(uint32_t to) {
+  asm volatile("st.shared.v4.u32 [%0], {%1, %1, %1, %1};" ::"r"(to), "r"(0) : "memory");
+}
 
 // What this thread has stored to shared memory comes before copies that are asked for after a barrier of the threads.
 NODEWRIGHT_DEVICE void order_stores_before_copies() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }

@@ -211,12 +211,14 @@ LoweringResult lower_attend(const LoweringContext& at, std::span<const Op> ops, 
   }
   const bool with_tiles = at.step.with_products();
   if (with_tiles) {
-    const AttendTilesShape tiles{at.step.rows, config.heads, config.kv_heads, config.head_dim,
-                                 at.device.shared_optin_bytes};
-    std::vector<Constant> constants = heads_of(at);
-    constants.push_back({"kStages", tiles.stages()});
-    lowered.kernels.push_back(
-        attention_choice<AttendTiles>({"attend_tiles", std::move(constants)}, tiles.launch_shape()));
+    const AttendTilesShape tiles{at.step.rows,
+                                 config.heads,
+                                 config.kv_heads,
+                                 config.head_dim,
+                                 at.device.shared_optin_bytes,
+                                 at.device.cc_major == 9 && at.device.cc_minor == 0};
+    lowered.kernels.push_back(attention_choice<AttendTiles>(
+        {"attend_tiles", constants_of(tiles.constants(), heads_of(at))}, tiles.launch_shape()));
   }
   lowered.emit = emits(
       [with_tiles](const LoadedRun& run, const StepPlace& step, const StepWeights& weights, const CachePlace& cache) {

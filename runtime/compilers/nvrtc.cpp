@@ -143,8 +143,10 @@ NvrtcResult Nvrtc::compile(const NvrtcSource& source, std::span<const std::strin
 }
 
 std::vector<std::string> nvrtc_options(int cc_major, int cc_minor, Spills spills) {
+  std::string target = "sm_" + std::to_string(cc_major) + std::to_string(cc_minor);
+  if (target == "sm_90") target += 'a';  // with the instructions of warpgroups, which no other target has
   std::vector<std::string> options = {
-      "--std=c++20", "--gpu-architecture=sm_" + std::to_string(cc_major) + std::to_string(cc_minor),
+      "--std=c++20", "--gpu-architecture=" + target,
       "--device-as-default-execution-space",  // so that constexpr host functions of x.h can be called
       "--ptxas-options=--warn-on-spills"};
   if (spills == Spills::refused) options.push_back("--ptxas-options=-Werror");

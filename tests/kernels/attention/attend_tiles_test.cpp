@@ -1,5 +1,5 @@
-// attend_tiles against softmax in double; that it stores its own rows only; and that a row's bits depend on its own
-// tokens only, wherever chunks begin.
+// attend_tiles, each test with rows multiplied by warps and by warpgroups: against softmax in double; that it stores
+// its own rows only; and that a row's bits depend on its own tokens only, wherever chunks begin.
 #include "kernels_src/attention/attend_tiles.h"
 
 #include <gtest/gtest.h>
@@ -26,9 +26,14 @@ struct Run {
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
+// The parameter: AttendTilesShape::by_warpgroups. Without wgmma, warps multiply tiles of as many rows.
+class AttendTilesTest : public testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(AttendTiles, AttendTilesTest, testing::Bool(),
+                         [](const auto& suite) { return suite.param ? "by_warpgroups" : "by_warps"; });
+
 // Sequences over a scattered pool that is NaN wherever none has a token, and a step that is made of runs.
 struct TilesCase {
-  static constexpr int64_t kPageSize = 64, kTableStride = 5, kPadding = 8;
+  static constexpr int64_t kPageSize = 64, kTableStride = 20, kPadding = 8;
 
   AttendTilesShape shape;
   int64_t window = 0;
@@ -40,7 +45,12 @@ struct TilesCase {
   std::vector<int32_t> positions, sequences, table;
 
   TilesCase(int64_t heads, int64_t kv_heads, int64_t head_dim, std::vector<Run> of, int64_t keys_back = 0)
-      : shape{0, heads, kv_heads, head_dim, machine().device.properties().shared_optin_bytes},
+      : shape{0,
+              heads,
+              kv_heads,
+              head_dim,
+              machine().device.properties().shared_optin_bytes,
+              AttendTilesTest::GetParam()},
         window(keys_back),
         runs(std::move(of)) {
     int64_t pages = 0, row = 0;
@@ -69,7 +79,7 @@ struct TilesCase {
   }
 
   static uint64_t key_of(int32_t sequence, int64_t position) {
-    return 1000 + static_cast<uint64_t>(sequence) * 512 + static_cast<uint64_t>(position);
+    return 1000 + static_cast<uint64_t>(sequence) * 4096 + static_cast<uint64_t>(position);
   }
   // A power of two, so that q * scale is exact.
   static float scale() { return 0.125f; }
@@ -94,16 +104,15 @@ struct TilesCase {
     const Guarded<int32_t> position_list("positions", positions), sequence_list("sequences", sequences),
         tables("block_table", tables_of_sequences(table, sequences, kTableStride)),
         first("n_first", std::vector{n_first}), live("n_live", std::vector{n_live});
-    const auto kernel =
-        machine().kernels.kernel<AttendTiles>({"attend_tiles",
-                                               {{"kHeads", shape.heads},
-                                                {"kKvHeads", shape.kv_heads},
-                                                {"kHeadDim", shape.head_dim},
-                                                {"kPaddedHeadDim", shape.padded_head_dim()},
-                                                {"kPageSize", kPageSize},
-                                                cap_constant("kScoreCap", static_cast<float>(M_LOG2E * cap)),
-                                                {"kStages", shape.stages()}}},
-                                              shape.launch_shape());
+    const auto kernel = machine().kernels.kernel<AttendTiles>(
+        {"attend_tiles",
+         constants_of(shape.constants(), {{"kHeads", shape.heads},
+                                          {"kKvHeads", shape.kv_heads},
+                                          {"kHeadDim", shape.head_dim},
+                                          {"kPaddedHeadDim", shape.padded_head_dim()},
+                                          {"kPageSize", kPageSize},
+                                          cap_constant("kScoreCap", static_cast<float>(M_LOG2E * cap))})},
+        shape.launch_shape());
     run_node(kernel, {.q = queries,
                       .kv = kv,
                       .positions = position_list,
@@ -163,7 +172,7 @@ struct TilesCase {
 // Runs that begin and end inside a tile, a warp's rows and a page.
 const std::vector<Run> kRuns = {{0, 0, 70}, {1, 60, 9}, {2, 0, 1}, {3, 130, 20}};
 
-TEST(AttendTiles, AgreeWithTheReferenceAtOddSizes) {
+TEST_P(AttendTilesTest, AgreeWithTheReferenceAtOddSizes) {
   for (const auto& [heads, kv_heads, head_dim] :
        {std::tuple<int64_t, int64_t, int64_t>{2, 1, 64}, {3, 3, 20}, {2, 2, 128}, {1, 1, 256}}) {
     SCOPED_TRACE(head_dim);
@@ -174,9 +183,37 @@ TEST(AttendTiles, AgreeWithTheReferenceAtOddSizes) {
   }
 }
 
+// More keys than stages hold, and a last row that is alone in its tile. Pages end inside runs, and runs inside the rows
+// of a warp, of a warpgroup and of a tile.
+const std::vector<Run> kLongRuns = {{0, 1020, 230}, {1, 0, 130}, {2, 570, 7}, {3, 447, 17}, {4, 63, 1}};
+
+TEST_P(AttendTilesTest, AgreeWithTheReferenceOverManyPages) {
+  for (const int64_t head_dim : {64, 128})
+    for (const int64_t window : {0, 200}) {
+      SCOPED_TRACE(testing::Message() << head_dim << ", window " << window);
+      TilesCase c(2, 1, head_dim, kLongRuns, window);
+      c.cap = window > 0 ? 2.0f : 0.0f;
+      c.expect_rows(c.run());
+    }
+}
+
+std::vector<Run> short_runs() {
+  std::vector<Run> runs;
+  for (int32_t i = 0; i < 75; ++i) runs.push_back({i, i * 13, 1 + i % 3});
+  return runs;
+}
+
+TEST_P(AttendTilesTest, AgreeWithTheReferenceForManySequencesOfFewRows) {
+  for (const int64_t head_dim : {64, 128}) {
+    SCOPED_TRACE(head_dim);
+    TilesCase c(1, 1, head_dim, short_runs());
+    c.expect_rows(c.run());
+  }
+}
+
 // Where shared memory holds one page: as on a device of compute capability 8.0, with heads of 256.
-TEST(AttendTiles, GiveTheSameBitsWithOnePageAtATime) {
-  for (const int64_t head_dim : {20, 64, 256}) {
+TEST_P(AttendTilesTest, GiveTheSameBitsWithOnePageAtATime) {
+  for (const int64_t head_dim : {20, 64, 128, 256}) {
     SCOPED_TRACE(head_dim);
     TilesCase c(2, 1, head_dim, kRuns);
     const std::vector<bf16> expected = c.run();
@@ -184,50 +221,55 @@ TEST(AttendTiles, GiveTheSameBitsWithOnePageAtATime) {
     ASSERT_EQ(c.shape.stages(), 1);
     EXPECT_TRUE(same_bits(c.run(), expected));
   }
-  const AttendTilesShape gemma{64, 4, 1, 256, 163 << 10};
+  const AttendTilesShape gemma{64, 4, 1, 256, 163 << 10, AttendTilesTest::GetParam()};
   EXPECT_EQ(gemma.stages(), 1);
   EXPECT_LE(gemma.shared_bytes(), 163u << 10);
 }
 
-TEST(AttendTiles, AttendToTheKeysOfTheirWindowAndNoOthers) {
-  for (const int64_t window : {1, 16, 64, 100}) {
-    SCOPED_TRACE(window);
-    TilesCase c(2, 1, 64, kRuns, window);
-    for (int64_t row = 0; row < c.shape.rows; row += c.runs[0].rows)  // keys that no row of a run attends to
-      for (int64_t key = 0; key < c.positions[at(row)] - window + 1; ++key)
-        for (const int value : {0, 1}) std::fill_n(c.pool.begin() + c.row_index(row, value, 0, key), 64, to_bf16(kNaN));
-    c.expect_rows(c.run());
-  }
-}
-
-TEST(AttendTiles, StoreTheLiveRowsFromTheFirstOnAndNoOthers) {
-  TilesCase c(2, 1, 64, kRuns);
-  const std::vector<bf16> full = c.run(), before = poisoned<bf16>(full.size());
-  for (const auto& [first, live] : {std::pair<int32_t, int32_t>{3, 80}, {65, 100}, {0, 17}, {5, 5}}) {
-    TilesCase part = c;
-    part.n_first = first, part.n_live = live;
-    for (int64_t row = 0; row < c.shape.rows; ++row) {
-      if (row >= first && row < live) continue;
-      part.positions[at(row)] = 1 << 30;
-      part.sequences[at(row)] = 1 << 30;
+TEST_P(AttendTilesTest, AttendToTheKeysOfTheirWindowAndNoOthers) {
+  for (const int64_t head_dim : {64, 128})
+    for (const int64_t window : {1, 16, 64, 100}) {
+      SCOPED_TRACE(testing::Message() << head_dim << ", window " << window);
+      TilesCase c(2, 1, head_dim, kRuns, window);
+      for (int64_t row = 0; row < c.shape.rows; row += c.runs[0].rows)  // keys that no row of a run attends to
+        for (int64_t key = 0; key < c.positions[at(row)] - window + 1; ++key)
+          for (const int value : {0, 1})
+            std::fill_n(c.pool.begin() + c.row_index(row, value, 0, key), head_dim, to_bf16(kNaN));
+      c.expect_rows(c.run());
     }
-    const std::vector<bf16> y = part.run();
-    for (int64_t row = 0; row < c.shape.rows; ++row)
-      EXPECT_TRUE(same_bits(c.result(y, row), c.result(row >= first && row < live ? full : before, row)))
-          << "row " << row << " of " << first << " to " << live;
+}
+
+TEST_P(AttendTilesTest, StoreTheLiveRowsFromTheFirstOnAndNoOthers) {
+  for (const int64_t head_dim : {64, 128}) {
+    TilesCase c(2, 1, head_dim, kLongRuns);
+    const std::vector<bf16> full = c.run(), before = poisoned<bf16>(full.size());
+    for (const auto& [first, live] : {std::pair<int32_t, int32_t>{3, 80}, {65, 100}, {190, 385}, {0, 17}, {5, 5}}) {
+      TilesCase part = c;
+      part.n_first = first, part.n_live = live;
+      for (int64_t row = 0; row < c.shape.rows; ++row) {
+        if (row >= first && row < live) continue;
+        part.positions[at(row)] = 1 << 30;
+        part.sequences[at(row)] = 1 << 30;
+      }
+      const std::vector<bf16> y = part.run();
+      for (int64_t row = 0; row < c.shape.rows; ++row)
+        EXPECT_TRUE(same_bits(c.result(y, row), c.result(row >= first && row < live ? full : before, row)))
+            << "row " << row << " of " << first << " to " << live << ", heads of " << head_dim;
+    }
   }
 }
 
-TEST(AttendTiles, HaveTheSameBitsHoweverAPromptIsCut) {
-  for (const int64_t window : {0, 40}) {
-    const TilesCase whole(2, 1, 64, {{1, 0, 150}}, window);
+TEST_P(AttendTilesTest, HaveTheSameBitsHoweverAPromptIsCut) {
+  constexpr int64_t kTokens = 420;
+  for (const auto& [head_dim, window] : {std::pair<int64_t, int64_t>{64, 0}, {64, 40}, {128, 0}, {128, 130}}) {
+    const TilesCase whole(2, 1, head_dim, {{1, 0, kTokens}}, window);
     const std::vector<bf16> expected = whole.run();
-    for (const int64_t cut : {1, 15, 64, 100}) {
-      const TilesCase part(2, 1, 64, {{7, 3, 5}, {1, cut, 150 - cut}}, window);
+    for (const int64_t cut : {1, 15, 64, 100, 300}) {
+      const TilesCase part(2, 1, head_dim, {{7, 3, 5}, {1, cut, kTokens - cut}}, window);
       const std::vector<bf16> y = part.run();
-      for (int64_t row = cut; row < 150; ++row)
+      for (int64_t row = cut; row < kTokens; ++row)
         EXPECT_TRUE(same_bits(part.result(y, 5 + row - cut), whole.result(expected, row)))
-            << "row " << row << ", cut at " << cut;
+            << "row " << row << ", cut at " << cut << ", heads of " << head_dim << ", window " << window;
     }
   }
 }
