@@ -34,15 +34,18 @@ struct AttendTilesShape {
   static constexpr int64_t kPageTokens = 64;
   constexpr int64_t padded_head_dim() const { return (head_dim + 7) / 8 * 8; }
   constexpr int64_t tile_dim() const { return (head_dim + 15) / 16 * 16; }
-  // As many as have registers for their rows.
-  constexpr int64_t warpgroups() const { return !by_warpgroups ? 0 : head_dim == 64 ? 3 : head_dim == 128 ? 2 : 0; }
+  // As many as have registers for their rows, where shared memory holds two pages: with one, warpgroups that take turns
+  // would wait for each other.
+  constexpr int64_t warpgroups() const {
+    const int64_t most = !by_warpgroups ? 0 : head_dim == 64 ? 3 : head_dim == 128 ? 2 : 0;
+    return most > 0 && bytes_by_warpgroups(most, 2) <= most_shared_bytes ? most : 0;
+  }
   constexpr int64_t tile_rows() const { return attend_tiles_rows(warpgroups()); }
   // With warpgroups: q, `stages` pages of keys and values, and their barriers (page_ring.cuh). Else pages whose rows
   // are 16 bytes longer than they need be, so that the eight rows of a matrix lie in different banks, and where q does
   // not fit into registers, q.
   constexpr unsigned shared_bytes(int64_t stages) const {
-    if (warpgroups() > 0)
-      return static_cast<unsigned>(1024 + (2 * stages * kPageTokens + tile_rows()) * head_dim * 2 + 32 * stages);
+    if (warpgroups() > 0) return bytes_by_warpgroups(warpgroups(), stages);
     return static_cast<unsigned>(2 * (2 * stages + (tile_dim() > 128 ? 1 : 0)) * kPageTokens * (tile_dim() + 8));
   }
   constexpr int64_t stages() const {
@@ -57,6 +60,12 @@ struct AttendTilesShape {
             shared_bytes()};
   }
   constexpr ShapeConstants<2> constants() const { return {{{"kStages", stages()}, {"kWarpgroups", warpgroups()}}}; }
+
+ private:
+  constexpr unsigned bytes_by_warpgroups(int64_t groups, int64_t stages) const {
+    const int64_t rows_held = 2 * stages * kPageTokens + attend_tiles_rows(groups);
+    return static_cast<unsigned>(1024 + rows_held * head_dim * 2 + 32 * stages);
+  }
 };
 
 }  // namespace nodewright

@@ -12,7 +12,7 @@
 namespace nodewright {
 
 constexpr int kWorkers = static_cast<int>(kWarpgroups);
-static_assert(kWorkers == 0 || kHeadDim == 64 || kHeadDim == 128);
+static_assert(kWorkers == 0 || ((kHeadDim == 64 || kHeadDim == 128) && kStages >= 2));
 
 // Registers of a thread; together those that the block begins with, 168 or 128 of each.
 constexpr int kWorkerRegisters = kWorkers == 2 ? 232 : 160;

@@ -110,10 +110,12 @@ Wanted wanted_kernel(const LoweringContext& at, const ProductSpec& spec, Residua
   std::vector<Constant> constants;
   if (spec.end == End::gate_up) {
     constants = {constant("kGated", spec.gated), constant("kActivation", at.config.activation)};
-    if (!spec.norm) return wanted<ProjectGateUp>("project_gate_up", constants);
-    if (!spec.adapted) return wanted<NormGateUp>("norm_gate_up", constants);
+    if (!spec.adapted)
+      return spec.norm ? wanted<NormGateUp>("norm_gate_up", constants)
+                       : wanted<ProjectGateUp>("project_gate_up", constants);
     constants.push_back(rank_constant(at));
-    return wanted<AdaptedGateUp>("adapted_gate_up", constants);
+    return spec.norm ? wanted<AdaptedGateUp>("adapted_gate_up", constants)
+                     : wanted<AdaptedProjectGateUp>("adapted_project_gate_up", constants);
   }
   if (spec.exchanged ? at.step.collectives : spec.post_norm.has_value()) return wanted<Project>("project");
   constants = {scale_constant(at, sum_to(spec, form))};
@@ -202,7 +204,7 @@ std::string why_not(const LoweringContext& at, const ProductSpec& spec, Residual
     if (spec.norm) return "a kernel before norms its rows";
     if (spec.end != End::gate_up && !spec.product.bias && bytes_of(spec.product) > kMostHeldBytes)
       return "a library's product is as fast";
-    if (spec.adapted && spec.end == End::gate_up) return "its adapters join it before the activation";
+    if (spec.product.part == Part::gate_up && spec.end == End::store) return "its activation is not its end";
   }
   if (spec.exchanged && spec.post_norm.has_value() != deferred) return "its norm is left to the next kernel";
   return {};

@@ -211,14 +211,16 @@ TEST_P(AttendTilesTest, AgreeWithTheReferenceForManySequencesOfFewRows) {
   }
 }
 
-// Where shared memory holds one page: as on a device of compute capability 8.0, with heads of 256.
-TEST_P(AttendTilesTest, GiveTheSameBitsWithOnePageAtATime) {
+// Where shared memory holds one page: as on a device of compute capability 8.0, with heads of 256. Warpgroups have two.
+TEST_P(AttendTilesTest, GiveTheSameBitsWithAsFewPagesAtATimeAsThereCanBe) {
   for (const int64_t head_dim : {20, 64, 128, 256}) {
     SCOPED_TRACE(head_dim);
     TilesCase c(2, 1, head_dim, kRuns);
     const std::vector<bf16> expected = c.run();
-    c.shape.most_shared_bytes = c.shape.shared_bytes(2) - 1;
-    ASSERT_EQ(c.shape.stages(), 1);
+    const int64_t groups = c.shape.warpgroups(), fewest = groups > 0 ? 2 : 1;
+    c.shape.most_shared_bytes = c.shape.shared_bytes(fewest + 1) - 1;
+    ASSERT_EQ(c.shape.stages(), fewest);
+    ASSERT_EQ(c.shape.warpgroups(), groups);
     EXPECT_TRUE(same_bits(c.run(), expected));
   }
   const AttendTilesShape gemma{64, 4, 1, 256, 163 << 10, AttendTilesTest::GetParam()};
