@@ -10,6 +10,7 @@
 #   make fuzz-inputs  each fuzzer of tests/fuzz for FUZZ_SECONDS (60), with clang's libFuzzer; findings in build-fuzz/
 #   make check-clang   the tests of runtime/ and graph/ as clang 16 builds them (build-clang/)
 #   make check-cuda12  the headers of CUDA 12.8
+#   make check-architectures  every kernel that ships, compiled for compute capability 8.0, 8.6, 8.9, 9.0, 10.0 and 12.0
 #   make check-chaos  10 000 random clients against `nodewright serve` on the CPU driver, SIGTERM under load, a failing driver
 #   make check-sanitizers  the tests of runtime/ and graph/ under the address and the thread sanitizer, input_tests and the command under the first, a server of two engines under the second
 #   make images   the machine code of every kernel that ships, to compare before and after a change (IMAGES, BASE)
@@ -26,7 +27,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: build demo test test-tools docs xgrammar check-page check-clients check-tokenizers check-templates check-chaos check-sweeps check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs images gpu-gate bench benchmarks-page dist carry format tidy clean everything configure
+.PHONY: build demo test test-tools docs xgrammar check-page check-clients check-tokenizers check-templates check-chaos check-sweeps check-architectures check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs images gpu-gate bench benchmarks-page dist carry format tidy clean everything configure
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
@@ -58,7 +59,7 @@ docs:
 	echo build/docs/html/index.html
 
 # Labels of what has a target of its own, or needs a GPU.
-APART = gpu|sweep|fuzz|clang|cuda12|sanitizers|clients|tokenizers|templates|chaos
+APART = gpu|sweep|architectures|fuzz|clang|cuda12|sanitizers|clients|tokenizers|templates|chaos
 
 test: test-tools
 	cmake/fetch_xgrammar.sh --try
@@ -83,6 +84,10 @@ check-sanitizers: configure
 
 check-sweeps: everything
 	ctest --test-dir build -L sweep --output-on-failure -j$(JOBS)
+
+check-architectures: configure
+	cmake --build build -j$(JOBS) --target kernel_tests
+	ctest --test-dir build -L architectures --verbose -j$(JOBS)
 
 # The machine code of every kernel that ships, for Hopper, written to IMAGES; where BASE has that of another commit, the two
 # are compared. `make images IMAGES=/tmp/before`, then, after a change, `make images BASE=/tmp/before`.

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "kernels_src/architecture.h"
 #include "runtime/context_guard.h"
 #include "runtime/error.h"
 
@@ -13,6 +14,9 @@ std::string visible_devices(const Driver& driver) {
   const char* visible = driver.is_cpu() ? nullptr : std::getenv("CUDA_VISIBLE_DEVICES");
   return visible == nullptr ? "" : std::string("CUDA_VISIBLE_DEVICES is '") + visible + "'";
 }
+
+// As kernels_src/architecture.h counts.
+int arch_of(const DeviceProperties& device) { return 100 * device.cc_major + 10 * device.cc_minor; }
 
 }  // namespace
 
@@ -55,6 +59,16 @@ Device::Device(Driver& driver, CUcontext context) : driver_(driver), context_(co
     if (driver_.cuDeviceGet(&device, ordinal) == CUDA_SUCCESS && device == device_) break;
   read_properties(ordinal);
   read_priorities();
+}
+
+bool DeviceProperties::has_clusters() const { return arch_of(*this) >= NODEWRIGHT_CLUSTERS_FROM; }
+bool DeviceProperties::has_programmatic_launch() const { return arch_of(*this) >= NODEWRIGHT_PROGRAMMATIC_LAUNCH_FROM; }
+bool DeviceProperties::has_bulk_copies() const { return arch_of(*this) >= NODEWRIGHT_BULK_COPIES_FROM; }
+
+// 16 are an opt-in of H100 and B200 (Hopper and Blackwell Tuning Guides, "Thread Block Clusters"), 8 the portable size.
+unsigned DeviceProperties::cluster_blocks() const {
+  if (!has_clusters()) return 1;
+  return cc_major == 9 || cc_major == 10 ? 16 : 8;
 }
 
 Device::~Device() {

@@ -27,9 +27,13 @@ struct DeviceProperties {
   bool waits_for_zeros = false;     // Until::any_zero
   int least_priority = 0, greatest_priority = 0;  // of kernels: lower numbers go first
 
-  // CUDA C++ Programming Guide, "Thread Block Clusters" and "Programmatic Dependent Launch and Synchronization".
-  bool has_clusters() const { return cc_major >= 9; }
-  bool has_programmatic_launch() const { return cc_major >= 9; }
+  // kernels_src/architecture.h says from which compute capability on.
+  bool has_clusters() const;
+  bool has_programmatic_launch() const;
+  bool has_bulk_copies() const;  // cp.async.bulk; the CPU driver copies by threads, whatever it reports
+  // Blocks of a cluster, at most, that every device of this compute capability takes; 1: there are none. A device may
+  // take more.
+  unsigned cluster_blocks() const;
 };
 
 // May be used by several threads at once. Must outlive all that is made on it.

@@ -15,15 +15,13 @@ struct FlashDecodeShape {
   static constexpr int64_t kMatrixRows = 16;  // of queries
   static constexpr int64_t kMostHeadTile = 8, kMostHeadDim = 256;
   static constexpr int64_t kMostRing = 4, kMostRingBytes = 148 * 1024;
-  // Shared memory of a block beyond which an SM of 9.0 (228 KiB, 1 KiB of each block reserved) holds one, or two.
-  static constexpr int64_t kAloneBytes = 114 * 1024, kOfTwoBytes = 76 * 1024;
-  static constexpr int64_t kMostClustered = 16;  // splits; the largest cluster of an H100
 
   int64_t rows = 1, heads = 1, kv_heads = 1, head_dim = 64;
   int64_t splits = 1;  // upper bound on blocks over one row's context
   int64_t warps = 4;
-  int64_t requested = 0;    // chunks that a warp has requested; 0: what shared memory holds
-  bool clusters = false;    // the device has them: the splits of a row, if few enough, meet in shared memory
+  int64_t requested = 0;  // chunks that a warp has requested; 0: what shared memory holds
+  // The most that the device takes; 1: it has no clusters. Up to as many splits of a row meet in shared memory.
+  int64_t cluster_blocks = 1;
   int64_t least_bytes = 0;  // of shared memory that a block takes: blocks would gather on the SMs that are free first
 
   static constexpr bool takes(int64_t head_dim) { return head_dim % 2 == 0 && head_dim <= kMostHeadDim; }
@@ -37,7 +35,8 @@ struct FlashDecodeShape {
     return tile;
   }
   constexpr int64_t head_tiles() const { return heads / head_tile(); }
-  constexpr bool in_cluster() const { return clusters && splits > 1 && splits <= kMostClustered; }
+  constexpr bool has_clusters() const { return cluster_blocks > 1; }
+  constexpr bool in_cluster() const { return splits > 1 && splits <= cluster_blocks; }
   // Keys and values of a chunk, as they lie in the cache, or, where its rows are shorter than a tile's, in rows of
   // which eight lie in different banks. At the end, the weighted values of a warp take the place of one or more.
   constexpr int64_t stage_bytes() const {
@@ -46,7 +45,7 @@ struct FlashDecodeShape {
   // Three blocks fill an SM's shared memory, or two where a warp would have fewer than three chunks. At one or two rows
   // the kernels around hold little themselves (docs/attention.md).
   constexpr int64_t ring_bytes() const {
-    if (clusters && rows <= 2) return kMostRingBytes;
+    if (has_clusters() && rows <= 2) return kMostRingBytes;
     const int64_t third = 72 * 1024, half = 108 * 1024;
     return 3 * warps * stage_bytes() <= third ? third : half;
   }
@@ -56,10 +55,12 @@ struct FlashDecodeShape {
     const int64_t least = 2 * warps * stage_bytes() > kMostRingBytes ? 1 : 2;
     return fit < least ? least : fit < kMostRing ? fit : kMostRing;
   }
-  // Takes least_bytes such that blocks that can all run at once, one or two an SM, do not stand closer.
-  constexpr void spread(int64_t sm_count) {
-    const int64_t blocks = rows * head_tiles() * splits;
-    if (clusters) least_bytes = warps > 4 ? kAloneBytes : blocks > sm_count && blocks <= 2 * sm_count ? kOfTwoBytes : 0;
+  // Takes least_bytes such that blocks that can all run at once, one or two an SM, do not stand closer: half an SM's
+  // shared memory, or a third, with the 1 KiB of each block that is reserved. A block alone may have `most_bytes`.
+  constexpr void spread(int64_t sm_count, int64_t most_bytes) {
+    const int64_t blocks = rows * head_tiles() * splits, of_sm = most_bytes + 1024;
+    if (has_clusters())
+      least_bytes = warps > 4 ? of_sm / 2 : blocks > sm_count && blocks <= 2 * sm_count ? of_sm / 3 : 0;
   }
   // FlashMemory (attention/flash_attention.cuh).
   constexpr unsigned shared_bytes() const {

@@ -7,7 +7,7 @@
 
 namespace nodewright {
 
-#if defined(__CUDACC_RTC__) && __CUDA_ARCH__ >= 900
+#if defined(__CUDACC_RTC__) && __CUDA_ARCH__ >= NODEWRIGHT_BULK_COPIES_FROM
 
 constexpr bool kHasBulkCopies = true;
 

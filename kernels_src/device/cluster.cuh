@@ -37,7 +37,7 @@ NODEWRIGHT_UNCHECKED inline T load_from_block(int rank, const T* own) {
   return value;
 }
 
-#elif __CUDA_ARCH__ >= 900
+#elif __CUDA_ARCH__ >= NODEWRIGHT_CLUSTERS_FROM
 
 NODEWRIGHT_DEVICE int cluster_rank() {
   int rank;

@@ -12,6 +12,7 @@
 // argument is Timed<Args>, and each block writes the time at which it starts, has waited and ends.
 #pragma once
 
+#include "kernels_src/architecture.h"
 #include "kernels_src/args.h"
 #include "kernels_src/block_stamps.h"
 
@@ -114,7 +115,7 @@ NODEWRIGHT_DEVICE void stamp_end(BlockStamps* stamps) {
 // A function that waits must be inlined into the kernel (NODEWRIGHT_DEVICE): elsewhere ptxas does not know the
 // register.
 NODEWRIGHT_DEVICE void start_unwaited() {
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= NODEWRIGHT_PROGRAMMATIC_LAUNCH_FROM
   asm volatile(".reg .pred nodewright_waited;\n\tsetp.ne.u32 nodewright_waited, 0, 0;");
 #endif
 }
@@ -122,7 +123,7 @@ NODEWRIGHT_DEVICE void start_unwaited() {
 // Makes every thread wait before it ends. Edge derivation relies on it where it leaves out an edge that other edges
 // imply (graph/edges/edge_derivation.cpp).
 NODEWRIGHT_DEVICE void end_waited() {
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= NODEWRIGHT_PROGRAMMATIC_LAUNCH_FROM
   asm volatile("@!nodewright_waited griddepcontrol.wait;");
 #endif
 }
@@ -130,7 +131,7 @@ NODEWRIGHT_DEVICE void end_waited() {
 // Blocks until every prerequisite grid has completed and its writes are visible (PTX ISA, griddepcontrol).
 // A kernel calls it on every path, before any early return; a thread that has not called it waits when it ends.
 NODEWRIGHT_DEVICE void wait_for_inputs() {
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= NODEWRIGHT_PROGRAMMATIC_LAUNCH_FROM
   asm volatile("griddepcontrol.wait;\n\tsetp.eq.u32 nodewright_waited, 0, 0;" ::: "memory");
 #endif
 #ifdef NODEWRIGHT_TIMED
@@ -140,7 +141,7 @@ NODEWRIGHT_DEVICE void wait_for_inputs() {
 
 // Lets dependent grids start. It makes no write visible to them: that is what their wait does.
 NODEWRIGHT_DEVICE void release_dependents() {
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= NODEWRIGHT_PROGRAMMATIC_LAUNCH_FROM
   asm volatile("griddepcontrol.launch_dependents;");
 #endif
 }
@@ -148,7 +149,7 @@ NODEWRIGHT_DEVICE void release_dependents() {
 // Waits, then releases the dependents. Where a kernel releases them only with this function or by ending, all that it
 // has waited for is complete when they start, so they may read it before their own wait (Settled in args.h).
 NODEWRIGHT_DEVICE void release_behind_wait() {
-#if __CUDA_ARCH__ >= 900
+#if __CUDA_ARCH__ >= NODEWRIGHT_PROGRAMMATIC_LAUNCH_FROM
   asm volatile(
       "@!nodewright_waited griddepcontrol.wait;\n\tsetp.eq.u32 nodewright_waited, 0, 0;\n\t"
       "griddepcontrol.launch_dependents;" ::

@@ -32,7 +32,7 @@ enum class CopyForm {
 // that are one thread's share at most. Every thread of the block calls everything.
 template <int kThreadsOfBlock, int kStages, int kParts, int kWordsOfThread>
 struct StageCopies {
-#if defined(__CUDACC_RTC__) && __CUDA_ARCH__ >= 900
+#if defined(__CUDACC_RTC__) && __CUDA_ARCH__ >= NODEWRIGHT_BULK_COPIES_FROM
   static constexpr int kBytes = 128;  // of shared memory: a barrier a stage
   static constexpr int kGroups = 0;   // of `words`, that requests of stages have closed
   static_assert(kStages * 8 <= kBytes);

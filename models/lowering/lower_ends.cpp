@@ -76,7 +76,7 @@ LoweringResult lower_sample(const LoweringContext& at, std::span<const Op> ops, 
   if (!begins(ops, {OpKind::choose})) return {};
   const auto sampled = static_cast<unsigned>(at.step.sampled_rows);
   const unsigned blocks =
-      at.device.has_clusters() ? blocks_of_logit_row(sampled, static_cast<unsigned>(at.device.sm_count)) : 1;
+      blocks_of_logit_row(sampled, static_cast<unsigned>(at.device.sm_count), at.device.cluster_blocks());
   return LoweredRun{
       .operations = 1,
       .kernels = {kernel_choice<Sample>({"sample", {constant("kBlocksOfRow", blocks)}}, sample_shape(sampled, blocks))},

@@ -164,6 +164,7 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
                   keeps_sums};
   if (asked.held && !asked.holds()) return "registers do not hold its rows";
   if (asked.splits() > 1) asked.clusters = at.clusters_of(asked.splits());
+  if (asked.splits() > 1 && asked.clusters == 0) return "no cluster of its blocks fits the device";
   const TileShape shape = asked.fitting(at.device.sm_count, at.device.shared_optin_bytes);
   const int64_t ring = shape.ring(at.device.sm_count, at.device.shared_optin_bytes);
   if (ring == 0) return "a block's shared memory does not hold it";

@@ -7,9 +7,8 @@ namespace nodewright {
 namespace {
 
 unsigned blocks_of_row(int64_t rows, const DeviceProperties& device) {
-  return device.has_clusters()
-             ? blocks_of_logit_row(static_cast<unsigned>(rows), static_cast<unsigned>(device.sm_count))
-             : 1;
+  return blocks_of_logit_row(static_cast<unsigned>(rows), static_cast<unsigned>(device.sm_count),
+                             device.cluster_blocks());
 }
 
 KernelRequest of_row(const char* kernel, int64_t rows, const DeviceProperties& device) {

@@ -20,9 +20,8 @@ MatvecShape head_shape(const ModelConfig& config, const ScoreLimits& limits, con
 }
 
 unsigned blocks_of_row(const ScoreLimits& limits, const DeviceProperties& device) {
-  return device.has_clusters()
-             ? blocks_of_logit_row(static_cast<unsigned>(limits.slice_rows), static_cast<unsigned>(device.sm_count))
-             : 1;
+  return blocks_of_logit_row(static_cast<unsigned>(limits.slice_rows), static_cast<unsigned>(device.sm_count),
+                             device.cluster_blocks());
 }
 
 struct Requests {

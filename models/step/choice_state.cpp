@@ -154,7 +154,8 @@ ChoiceSlot::ChoiceSlot(Device& device, const ModelConfig& config, const DecodeLi
 ChoiceState ChoiceSlot::state(int64_t step_rows) const {
   ChoiceState s;
   s.rows = std::min(step_rows, rows_);
-  s.parts = blocks_of_logit_row(static_cast<unsigned>(s.rows), static_cast<unsigned>(device_.properties().sm_count));
+  s.parts = blocks_of_logit_row(static_cast<unsigned>(s.rows), static_cast<unsigned>(device_.properties().sm_count),
+                                kMostBlocksOfRow);
   const int64_t rows = s.rows;
   Arena asked = arena_over(*asked_);
   Arena inputs(inputs_), outputs(outputs_), shaped(shaped_);

@@ -236,8 +236,7 @@ int64_t attention_splits(const ModelConfig& config, const StepShape& step, const
     const int64_t cells = shape.rows * shape.head_tiles();
     // A cluster starts when all its blocks can, so they leave room to the kernels before and after
     // (docs/attention.md).
-    if (device.has_clusters())
-      return std::clamp<int64_t>(device.sm_count / 2 / cells, 1, FlashDecodeShape::kMostClustered);
+    if (device.has_clusters()) return std::clamp<int64_t>(device.sm_count / 2 / cells, 1, device.cluster_blocks());
     return std::clamp<int64_t>(2 * device.sm_count / cells, 1, 64);  // one wave of blocks
   }
   const int64_t rows = step.numerics == Numerics::invariant ? 1 : step.single_rows(config);
@@ -249,13 +248,18 @@ int64_t attention_splits(const ModelConfig& config, const StepShape& step, const
 FlashDecodeShape flash_decode_shape(const ModelConfig& config, const StepShape& step, const DeviceProperties& device) {
   FlashDecodeShape shape{step.single_rows(config), config.heads, config.kv_heads, config.head_dim,
                          attention_splits(config, step, device)};
-  shape.clusters = device.has_clusters();
-  if (shape.clusters && shape.rows * shape.head_tiles() * shape.splits <= device.sm_count) shape.warps = 8;
+  shape.cluster_blocks = device.cluster_blocks();
+  if (shape.has_clusters() && shape.rows * shape.head_tiles() * shape.splits <= device.sm_count) shape.warps = 8;
   if (step.tuning.attend.warps > 0) shape.warps = step.tuning.attend.warps;
   if (step.tuning.attend.ring > 0) shape.requested = step.tuning.attend.ring;
-  shape.spread(device.sm_count);
-  while (shape.rope_launch_shape().shared_bytes > static_cast<unsigned>(device.shared_optin_bytes) && shape.warps > 1)
-    shape.warps /= 2;
+  shape.spread(device.sm_count, device.shared_optin_bytes);
+  // Where it does not fit a block: fewer chunks in flight, down to two, then fewer warps.
+  const int64_t requested = shape.requested;
+  while (shape.rope_launch_shape().shared_bytes > device.shared_optin_bytes && (shape.ring() > 1 || shape.warps > 1)) {
+    const bool shortens = shape.ring() > 2 || shape.warps == 1;
+    if (!shortens) shape.warps /= 2;
+    shape.requested = shortens ? shape.ring() - 1 : requested;
+  }
   return shape;
 }
 

@@ -23,8 +23,8 @@ int main(int argc, char** argv) try {
   const std::filesystem::path folder = argv[1];
   std::filesystem::create_directories(folder);
   ShippedKernels kernels = kernels_of(steps_on_hopper());
-  kernels.merge(kernels_with_adapters());
-  kernels.merge(kernels_of_ranks());
+  kernels.merge(kernels_with_adapters(kH100));
+  kernels.merge(kernels_of_ranks(kH100));
   if (argc == 3) std::erase_if(kernels, [&](const auto& one) { return one.first.find(argv[2]) == std::string::npos; });
   const auto nvrtc = Nvrtc::load();
   std::ofstream index(folder / "index.txt", std::ios::trunc);

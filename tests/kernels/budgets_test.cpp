@@ -14,8 +14,6 @@
 #include "tests/kernels/compiled_kernels.h"
 #include "tests/kernels/recorded_budgets.h"
 #include "tests/kernels/shipped_steps.h"
-#include "tests/support/scratch_folder.h"
-#include "tests/support/test_places.h"
 
 namespace nodewright::test::budgets_test {
 namespace {
@@ -34,17 +32,6 @@ uint64_t known_spill_bytes(const ShippedKernel& kernel) {
   if (kernel.card.cc_major >= 9) return 0;
   if (name == "project_add" && has("kBias", 1) && has("kSingleRow", 1)) return 176;  // GPT-2, one row
   return name == "attend_tiles" ? 24 : 0;  // of a prompt, heads of 128 and 256
-}
-
-uint64_t rounded_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
-
-// Blocks that an SM holds at once, by registers, shared memory and threads, as cuda_occupancy.h counts them for 8.0 and
-// 9.0: four parts of 16384 registers, handed out 256 a warp; 1 KiB of shared memory of each block is the system's.
-uint64_t blocks_of_sm(const Card& card, uint64_t registers, uint64_t threads, uint64_t shared_bytes) {
-  const uint64_t warps = (threads + 31) / 32, of_warp = rounded_up(32 * registers, 256);
-  const uint64_t by_registers = 16384 / of_warp * 4 / warps;
-  const uint64_t by_shared = card.shared_bytes / rounded_up(shared_bytes + 1024, 128);
-  return std::min({by_registers, by_shared, 64 / warps, uint64_t{32}});
 }
 
 // What the kernels are built for. Two, so that the next kernel's first weights are requested while this one ends: those
@@ -231,12 +218,7 @@ TEST(KernelRulesSweep, HoldForEveryWidth) {
   const auto add = [&](const ModelConfig& config) {
     add_step(all, kH100, config, step_shape(network_form(network_of(config)), 1, 1, kProductsFromRows, Numerics::fast));
   };
-  for (const auto& file : std::filesystem::directory_iterator(source_dir() / "tests/golden/configs")) {
-    if (file.path().extension() != ".json") continue;
-    const ScratchFolder folder;
-    std::filesystem::copy(file.path(), folder.path() / "config.json");
-    add(read_model_config(folder.path()));
-  }
+  for (const NamedModel& model : released_models()) add(model.config);
   struct Width {
     int64_t hidden, intermediate, heads;
   };
@@ -273,7 +255,9 @@ TEST(KernelRulesSweep, HoldForTheExamplesKernels) {
 }
 
 TEST(KernelRules, HoldForAdapters) {
-  ShippedKernels kernels = kernels_with_adapters();
+  ShippedKernels kernels = kernels_with_adapters(kH100);
+  for (const int64_t rows : {1, 8})
+    add_with_adapters(kernels, kA100, llama_1b(), shipped_step(kA100, llama_1b(), rows));
   for (const auto& [key, budget] : read_budgets().kernels) kernels.erase(key);
   EXPECT_GT(kernels.size(), 10u);
   checked_budgets(kernels);

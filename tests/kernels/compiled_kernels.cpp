@@ -1,5 +1,7 @@
 #include "tests/kernels/compiled_kernels.h"
 
+#include <algorithm>
+
 #include "runtime/error.h"
 
 namespace nodewright::test {
@@ -26,7 +28,16 @@ CompiledKernel compile(const Nvrtc& nvrtc, const std::string& key, const Shipped
   return {read[0], spill_stores(made.log, key)};
 }
 
+uint64_t rounded_up(uint64_t value, uint64_t unit) { return (value + unit - 1) / unit * unit; }
+
 }  // namespace
+
+uint64_t blocks_of_sm(const Card& card, uint64_t registers, uint64_t threads, uint64_t shared_bytes) {
+  const uint64_t warps = (threads + 31) / 32, of_warp = rounded_up(32 * registers, 256);
+  const uint64_t by_registers = 16384 / of_warp * 4 / warps;
+  const uint64_t by_shared = card.shared_bytes / rounded_up(shared_bytes + 1024, 128);
+  return std::min({by_registers, by_shared, card.most_warps / warps, card.most_blocks});
+}
 
 std::map<std::string, CompiledKernel> compile_all(const ShippedKernels& kernels) {
   const auto nvrtc = Nvrtc::load();

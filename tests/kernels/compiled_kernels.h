@@ -40,6 +40,11 @@ struct CompiledKernel {
   uint64_t spill_bytes = 0;  // stored by a thread, all in all
 };
 
+// Blocks that an SM of the card holds at once, by registers, shared memory, warps and their number, as cuda_occupancy.h
+// counts them from 8.0 on: four parts of 16384 registers, handed out 256 a warp; 1 KiB of shared memory of each block
+// is the system's.
+uint64_t blocks_of_sm(const Card& card, uint64_t registers, uint64_t threads, uint64_t shared_bytes);
+
 // By key, each compiled once, one after the other: NVRTC 13.0 takes turns with its callers, and two threads take longer
 // than one. Throws Error with the compiler's words.
 std::map<std::string, CompiledKernel> compile_all(const ShippedKernels& kernels);

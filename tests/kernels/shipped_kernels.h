@@ -69,7 +69,7 @@ inline ModelConfig gpt2_xl() {
 }
 
 struct NamedModel {
-  const char* name;
+  std::string name;
   ModelConfig config;
 };
 inline std::vector<NamedModel> shipped_models() {
@@ -77,15 +77,16 @@ inline std::vector<NamedModel> shipped_models() {
           {"Qwen3-30B-A3B", qwen3_30b_a3b()}, {"gemma-3-1b", gemma3_1b()},  {"gpt2", gpt2_small()}};
 }
 
-// As the driver reports it. An SM is of the programming guide's technical specifications, 8.0 and 9.0.
+// As the driver reports it. An SM is of the programming guide's technical specifications of its compute capability.
 struct Card {
   const char* name;         // short
   const char* driver_name;  // by which shipped tunings know it
   int cc_major, cc_minor, sm_count;
-  unsigned shared_optin_bytes;  // of a block
-  unsigned shared_bytes;        // of an SM
-  // Clusters of 2, 4 and 8 blocks that run at once on an H200 (bench/results/2026-11-23-h200-held-rows.txt).
-  std::array<int64_t, 3> clusters = {66, 30, 15};
+  unsigned shared_optin_bytes;       // of a block
+  unsigned shared_bytes;             // of an SM
+  uint64_t most_warps, most_blocks;  // of an SM
+  // Clusters of 2, 4 and 8 blocks that run at once; 0: nobody has counted them.
+  std::array<int64_t, 3> clusters = {};
 
   std::string target() const { return "sm_" + std::to_string(cc_major) + std::to_string(cc_minor); }
   DeviceProperties properties() const {
@@ -98,9 +99,20 @@ struct Card {
     return device;
   }
 };
-inline constexpr Card kA100{"A100", "NVIDIA A100-SXM4-80GB", 8, 0, 108, 163 << 10, 164 << 10};
-inline constexpr Card kH100{"H100", "NVIDIA H100 80GB HBM3", 9, 0, 132, 227 << 10, 228 << 10};
-inline constexpr Card kH200{"H200", "NVIDIA H200", 9, 0, 132, 227 << 10, 228 << 10};
+// As counted on an H200 (bench/results/2026-11-23-h200-held-rows.txt).
+inline constexpr std::array<int64_t, 3> kHopperClusters = {66, 30, 15};
+inline constexpr Card kA100{"A100", "NVIDIA A100-SXM4-80GB", 8, 0, 108, 163 << 10, 164 << 10, 64, 32};
+inline constexpr Card kA10{"A10", "NVIDIA A10", 8, 6, 72, 99 << 10, 100 << 10, 48, 16};
+inline constexpr Card kRtx3090{"RTX 3090", "NVIDIA GeForce RTX 3090", 8, 6, 82, 99 << 10, 100 << 10, 48, 16};
+inline constexpr Card kL4{"L4", "NVIDIA L4", 8, 9, 58, 99 << 10, 100 << 10, 48, 24};
+inline constexpr Card kRtx4090{"RTX 4090", "NVIDIA GeForce RTX 4090", 8, 9, 128, 99 << 10, 100 << 10, 48, 24};
+inline constexpr Card kH100{"H100", "NVIDIA H100 80GB HBM3", 9, 0, 132, 227 << 10, 228 << 10, 64, 32, kHopperClusters};
+inline constexpr Card kH200{"H200", "NVIDIA H200", 9, 0, 132, 227 << 10, 228 << 10, 64, 32, kHopperClusters};
+inline constexpr Card kB200{"B200", "NVIDIA B200", 10, 0, 148, 227 << 10, 228 << 10, 64, 32};
+inline constexpr Card kRtx5090{"RTX 5090", "NVIDIA GeForce RTX 5090", 12, 0, 170, 99 << 10, 100 << 10, 48, 32};
+// One of each compute capability, the smaller one where there are two; and all of them.
+inline constexpr std::array<Card, 6> kCardOfEachTarget = {kA100, kA10, kL4, kH100, kB200, kRtx5090};
+inline constexpr std::array<Card, 9> kCards = {kA100, kA10, kRtx3090, kL4, kRtx4090, kH100, kH200, kB200, kRtx5090};
 
 // A step of decoding as the engine asks for it on this card: with the tuning that the library ships, if it does.
 inline StepShape shipped_step(const Card& card, const ModelConfig& config, int64_t rows) {
@@ -112,7 +124,9 @@ inline LoweredStep lowered_on(const Card& card, const ModelConfig& config, const
   const auto clusters = [&](int64_t blocks) {
     return card.clusters.at(static_cast<size_t>(std::countr_zero(static_cast<uint64_t>(blocks))) - 1);
   };
-  return lower(network_of(config, step.adapters.any()), {config, step, card.properties(), clusters});
+  LoweringContext at{config, step, card.properties()};
+  if (card.clusters[0] > 0) at.clusters = clusters;
+  return lower(network_of(config, step.adapters.any()), at);
 }
 
 // A kernel compiled for a target, with all the ways in which cards of that target launch it.

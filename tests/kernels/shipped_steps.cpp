@@ -1,6 +1,11 @@
 #include "tests/kernels/shipped_steps.h"
 
+#include <algorithm>
+#include <filesystem>
+
 #include "models/config/shard.h"
+#include "tests/support/scratch_folder.h"
+#include "tests/support/test_places.h"
 
 namespace nodewright::test {
 
@@ -11,6 +16,26 @@ std::vector<RecordedStep> steps_on_hopper() {
       for (const int64_t rows : kRecordedRows) steps.push_back({card, model, rows});
   steps.push_back({kH100, {"gpt2-xl", gpt2_xl()}, 8});
   return steps;
+}
+
+std::vector<RecordedStep> steps_on(const Card& card) {
+  std::vector<RecordedStep> steps;
+  for (const NamedModel& model : shipped_models())
+    for (const int64_t rows : kRecordedRows) steps.push_back({card, model, rows});
+  steps.push_back({card, {"gpt2-xl", gpt2_xl()}, 8});
+  return steps;
+}
+
+std::vector<NamedModel> released_models() {
+  std::vector<NamedModel> models;
+  for (const auto& file : std::filesystem::directory_iterator(source_dir() / "tests/golden/configs")) {
+    if (file.path().extension() != ".json") continue;
+    const ScratchFolder folder;
+    std::filesystem::copy(file.path(), folder.path() / "config.json");
+    models.push_back({file.path().stem().string(), read_model_config(folder.path())});
+  }
+  std::ranges::sort(models, {}, &NamedModel::name);
+  return models;
 }
 
 std::vector<RecordedStep> steps_on_ampere() {
@@ -34,25 +59,25 @@ ShippedKernels kernels_of(const std::vector<RecordedStep>& steps) {
   return kernels;
 }
 
-ShippedKernels kernels_with_adapters() {
+void add_with_adapters(ShippedKernels& kernels, const Card& card, const ModelConfig& config, StepShape step) {
+  step.adapters = adapter_limits(8, 16);
+  add_step(kernels, card, config, step);
+}
+
+ShippedKernels kernels_with_adapters(const Card& card) {
   ShippedKernels kernels;
-  const auto add = [&](const Card& card, const ModelConfig& config, StepShape step) {
-    step.adapters = adapter_limits(8, 16);
-    add_step(kernels, card, config, step);
+  const auto add = [&](const ModelConfig& config, const StepShape& step) {
+    add_with_adapters(kernels, card, config, step);
   };
-  for (const int64_t rows : {1, 8, 32}) add(kH100, llama_3b(), shipped_step(kH100, llama_3b(), rows));
-  for (const int64_t rows : {1, 8}) {
-    add(kH100, gemma3_1b(), shipped_step(kH100, gemma3_1b(), rows));
-    add(kH100, gpt2_small(), shipped_step(kH100, gpt2_small(), rows));
-    add(kA100, llama_1b(), shipped_step(kA100, llama_1b(), rows));
-  }
+  for (const int64_t rows : {1, 8, 32}) add(llama_3b(), shipped_step(card, llama_3b(), rows));
+  for (const int64_t rows : {1, 8})
+    for (const ModelConfig& config : {gemma3_1b(), gpt2_small()}) add(config, shipped_step(card, config, rows));
   const StepShape prompt{512, 16, Arithmetic::products};
-  add(kH100, llama_1b(), prompt);
-  add(kH100, gpt2_small(), prompt);
+  for (const ModelConfig& config : {llama_1b(), gpt2_small()}) add(config, prompt);
   return kernels;
 }
 
-ShippedKernels kernels_of_ranks() {
+ShippedKernels kernels_of_ranks(const Card& card) {
   ShippedKernels kernels;
   for (const ModelConfig& whole : {llama_1b(), llama_3b(), gemma3_1b()}) {
     if (whole.kv_heads < 2) continue;
@@ -60,10 +85,10 @@ ShippedKernels kernels_of_ranks() {
     for (const int64_t rows : {1, 8, 32, 64})
       for (const bool adapted : {false, true})
         for (const bool collectives : {false, true}) {
-          StepShape step = shipped_step(kH100, part, rows);
+          StepShape step = shipped_step(card, part, rows);
           step.collectives = collectives;
           if (adapted) step.adapters = adapter_limits(8, 16);
-          add_step(kernels, kH100, part, step);
+          add_step(kernels, card, part, step);
         }
   }
   return kernels;

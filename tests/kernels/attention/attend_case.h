@@ -51,7 +51,7 @@ struct AttendCase {
             .head_dim = shape.head_dim,
             .splits = shape.splits,
             .warps = flash_warps,
-            .clusters = clusters && machine().device.properties().has_clusters()};
+            .cluster_blocks = clusters ? machine().device.properties().cluster_blocks() : 1};
   }
 
   // As the model specialises them (models/lowering/decoder_kernels.cpp).
