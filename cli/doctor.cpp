@@ -1,15 +1,19 @@
 // nodewright doctor: what this machine has, what is missing, and how to mend it.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cstdio>
 #include <filesystem>
+#include <string>
 #include <system_error>
+#include <vector>
 
 #include "base/visible_text.h"
 #include "cli/command.h"
 #include "cli/output/error_words.h"
 #include "cli/output/standard_output.h"
 #include "engine/byte_size.h"
+#include "models/lowering/device_forms.h"
 #include "models/tuning/step_tuning.h"
 #include "runtime/calls/cpu_driver_api.h"
 #include "runtime/compilers/host_compiler.h"
@@ -21,6 +25,8 @@
 
 namespace nodewright::cli {
 namespace {
+
+const std::string kNextLine = "\n" + std::string(24, ' ');  // below what a line of the report says
 
 // One line of the report. Returns whether it went well.
 bool report(const char* what, const std::function<std::string()>& look) {
@@ -46,8 +52,7 @@ std::string tunings_found() {
   std::error_code unused;
   for (const auto& file : std::filesystem::directory_iterator(folder, unused)) {
     const Tuning tuning = read_tuning(file.path());
-    all += fmt::format("\n         {:<14} {}: {}, {}", "", file.path().filename().string(), tuning.key.device,
-                       tuning.key.model);
+    all += fmt::format("{}{}: {}, {}", kNextLine, file.path().filename().string(), tuning.key.device, tuning.key.model);
   }
   if (all.empty()) return "none of your own (nodewright tune makes one)";
   return fmt::format("in {}; nodewright tune --remove takes one away{}", folder.string(), all);
@@ -65,6 +70,18 @@ std::string optional_calls(const char* driver, const char* spec) {
   return fmt::format("{}: {}{}", driver, has.empty() ? "none" : has, lacks.empty() ? "" : "; lacks " + lacks);
 }
 
+// The forms of kernels that the device gets, and how far they are tried there.
+std::string forms_of(const char* driver, const char* spec) {
+  const OpenedDevice opened = open_device(spec);
+  const DeviceProperties& device = opened.device->properties();
+  const bool emulated = opened.driver->is_cpu();
+  std::vector<std::string> lines = device_forms(device, emulated);
+  if (emulated) lines.emplace_back("kernels: their sources, compiled by the host compiler; tested so");
+  if (std::string why = untried_on(device); !emulated && !why.empty()) lines.push_back("untried: " + why);
+  return fmt::format("{}, in steps of a Llama-3.2-1B without tuning{}{}", driver, kNextLine,
+                     fmt::join(lines, kNextLine));
+}
+
 int doctor() {
   bool can_run = false;
   can_run |= report("CUDA device", [] {
@@ -73,7 +90,10 @@ int doctor() {
     return fmt::format("{}; driver for CUDA {}.{} ({})", describe(opened), version / 1000, version % 1000 / 10,
                        opened.driver->path());
   });
-  if (can_run) report("optional calls", [] { return optional_calls("CUDA driver", "cuda"); });
+  if (can_run) {
+    report("optional calls", [] { return optional_calls("CUDA driver", "cuda"); });
+    report("forms", [] { return forms_of("CUDA device", "cuda"); });
+  }
   const bool nvrtc = report("NVRTC", [] {
     const auto n = Nvrtc::load();
     return fmt::format("{}.{} ({})", n->major(), n->minor(), n->path());
@@ -88,7 +108,10 @@ int doctor() {
     const OpenedDevice opened = open_device("cpu");
     return fmt::format("{} ({})", describe(opened), opened.driver->path());
   });
-  if (cpu_device) report("optional calls", [] { return optional_calls("CPU driver", "cpu"); });
+  if (cpu_device) {
+    report("optional calls", [] { return optional_calls("CPU driver", "cpu"); });
+    report("forms", [] { return forms_of("CPU driver", "cpu"); });
+  }
   const bool compiler = report("host compiler", [] { return host_compiler_path() + " (for --device cpu)"; });
   report("kernel cache", [] {
     const OpenedDevice opened = open_device("cpu");

@@ -466,6 +466,15 @@ class Doctor(CommandTest):
         self.assertRegex(report, re.compile(r"^ok +optional calls CPU driver: cuGraphGetId, .*cuFuncGetParamCount, .*cuStreamBeginRecaptureToGraph", re.MULTILINE))
         self.assertRegex(report, r"\nready: --device (cuda|cpu only)\n\Z")
 
+    def test_it_names_the_forms_of_kernels_that_a_device_gets(self):
+        report = self.succeed("doctor")
+        forms = re.search(r"^ok +forms +CPU driver.*\n((?: {24}\S.*\n)+)", report, re.MULTILINE)
+        self.assertIsNotNone(forms, report)
+        names = [line.strip().split(":")[0] for line in forms[1].splitlines()]
+        self.assertEqual(names, ["edges", "clusters", "tiles of weights", "products", "attention", "sums over ranks", "kernels"])
+        self.assertNotIn("untried", forms[1])
+        self.assertNotIn("bulk copies", forms[1])
+
     def test_it_says_how_to_mend_what_is_missing(self):
         report = self.succeed("doctor", NODEWRIGHT_CACHE="/proc/nowhere", CUDA_VISIBLE_DEVICES="")
         self.assertRegex(report, re.compile(r"^missing +kernel cache .*/proc/nowhere.*NODEWRIGHT_CACHE", re.MULTILINE))

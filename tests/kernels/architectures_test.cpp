@@ -9,7 +9,9 @@
 #include <set>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "models/lowering/device_forms.h"
 #include "tests/examples/nanogpt/kernels/nanogpt_kernels.h"
 #include "tests/kernels/compiled_kernels.h"
 #include "tests/kernels/shipped_steps.h"
@@ -28,9 +30,10 @@ std::string launch_problem(const Card& card, const LaunchShape& launch, uint64_t
   return "";
 }
 
-// The ranks' kernels whose blocks wait for each other's sums: all run at once.
+// A rank's block may wait for any block of another rank: all run at once (kernels_src/device/packets.cuh).
 bool runs_at_once(const ShippedKernel& kernel) {
-  return kernel.request.name.find("project_exchange") != std::string::npos;
+  const std::string& name = kernel.request.name;
+  return name.find("exchange") != std::string::npos || name == "gather_logits";
 }
 
 std::string launch_problem(const ShippedKernel& kernel, const CubinKernel& cubin, const LaunchShape& launch) {
@@ -47,11 +50,15 @@ std::string launch_problem(const ShippedKernel& kernel, const CubinKernel& cubin
   return "";
 }
 
+// NVRTC 13.0 spills 584 in a tile_project of 32 rows and 4096 columns, for 10.0, and 328 at most elsewhere.
+constexpr uint64_t kMostSpillBytes = 600;
+
 // Compiles and checks them; prints spills.
 void compile_and_check(const ShippedKernels& kernels) {
   for (const auto& [key, compiled] : compile_all(kernels)) {
     SCOPED_TRACE(key);
     const ShippedKernel& kernel = kernels.at(key);
+    EXPECT_LE(compiled.spill_bytes, kMostSpillBytes);
     if (compiled.spill_bytes > 0) std::cout << key << " spills " << compiled.spill_bytes << " bytes\n";
     EXPECT_EQ(compiled.cubin.waits, kernel.card.properties().has_programmatic_launch() ? 1 : 0);
     for (const LaunchShape& launch : kernel.launches) EXPECT_EQ(launch_problem(kernel, compiled.cubin, launch), "");
@@ -122,6 +129,13 @@ TEST(Architectures, FitTheLaunchesOfReleasedModels) {
       for (const LaunchShape& launch : kernel.launches)
         EXPECT_EQ(launch_problem(card, launch, 0), "") << card.name << ", " << key;
   }
+}
+
+// `nodewright doctor` names them.
+TEST(Architectures, AreThoseThatDoctorNames) {
+  std::vector<int> capabilities;
+  for (const Card& card : kCardOfEachTarget) capabilities.push_back(10 * card.cc_major + card.cc_minor);
+  EXPECT_EQ(capabilities, std::vector<int>(kCompiledFor.begin(), kCompiledFor.end()));
 }
 
 // What an H100 gets does not fit the smaller blocks and clusters of other cards.
