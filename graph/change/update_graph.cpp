@@ -5,33 +5,10 @@
 #include <utility>
 
 #include "graph/graph_exec.h"
+#include "graph/nodes/graph_handle.h"
 #include "graph/nodes/node_parameters.h"
 
 namespace nodewright {
-namespace {
-
-std::string_view words_for(CUgraphExecUpdateResult result) {
-  switch (result) {
-    case CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED:
-      return "the edges or the number of nodes changed";
-    case CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED:
-      return "the type of the node changed";
-    case CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED:
-    case CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE:
-      return "the node's function may not become this one";
-    case CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED:
-      return "a parameter changed that may not";
-    case CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED:
-      return "the node has no update";
-    case CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED:
-      return "an attribute changed that may not";
-    default:
-      return "no reason given";
-  }
-}
-
-}  // namespace
-
 // `index`: of the plan in built_, which has the plans inside a plan after it, in the order of their nodes. Bodies of
 // conditional nodes are not reached, since such nodes have no update.
 void ExplicitGraph::find_all_changes(size_t& index, const Plan& after, std::vector<NodeChange>& changes) const {
@@ -65,6 +42,11 @@ void ExplicitGraph::update_exec(CUgraph graph, const Plan& next) {
   // "?": of a copy that the driver made of a child or of what a library submits.
   const std::string name = info.errorNode == nullptr ? "" : name_of(info.errorNode);
   std::string problem(words_for(info.result));
+  for (const PlanNode& node : next.nodes) {
+    if (node.name != name) continue;
+    const std::string arrays = array_change(*plan_, plan_->nodes[node.id], next, node);
+    if (!arrays.empty()) problem += ", " + arrays;
+  }
   if (!name.empty())
     problem = (name == "?" ? "a node inside a cloned child or a library's call: " : "node '" + name + "': ") + problem;
   driver_->check(result, "cuGraphExecUpdate", "update graph", next.name, problem + "; the graph is as before",

@@ -59,7 +59,7 @@ void check_update_edges(const Plan& before, const Plan& after) {
 
 // Why the driver would not let `was` become `is`, or would do so without a word and wrongly; empty when nothing is
 // known.
-std::string rule_against(const PlanNode& was, const PlanNode& is) {
+std::string rule_against(const Plan& before, const PlanNode& was, const Plan& after, const PlanNode& is) {
   if (was.kind != is.kind)
     return fmt::format("it is of kind {} in the graph and of kind {} in the plan", to_string(was.kind),
                        to_string(is.kind));
@@ -76,10 +76,11 @@ std::string rule_against(const PlanNode& was, const PlanNode& is) {
     return "it takes part in an exchange, and its number or kernel differs";
   if (was.copy.to_host != is.copy.to_host || was.copy.from_host != is.copy.from_host)
     return "an end of the copy is device memory in one plan and host memory in the other";
-  if ((was.copy.to_array == nullptr) != (is.copy.to_array == nullptr) ||
-      (was.copy.from_array == nullptr) != (is.copy.from_array == nullptr))
-    return "an end of the copy is an array in one plan and memory in the other";
   const bool is_flat = std::max({was.copy.rows, was.copy.slices, is.copy.rows, is.copy.slices}) <= 1;
+  if (std::string arrays = array_change(before, was, after, is);
+      !arrays.empty() && (!is_flat || (was.copy.to_array == nullptr) != (is.copy.to_array == nullptr) ||
+                          (was.copy.from_array == nullptr) != (is.copy.from_array == nullptr)))
+    return arrays;
   if (!is_flat && was.copy != is.copy) return "it copies rows or a box, and no parameter of such a copy may change";
   if (was.fill.rows != is.fill.rows) return "the number of the fill's rows differs";
   if (was.fill.rows > 1 && (was.fill.count != is.fill.count || was.fill.pitch != is.fill.pitch ||
@@ -140,7 +141,25 @@ uint32_t changed_of(const Plan& before, const PlanNode& was, const Plan& after, 
   return changed;
 }
 
+// "array 'cube'", "memory".
+std::string end_words(const Plan& plan, CUarray array, uint64_t address) {
+  if (array == nullptr) return "memory";
+  for (const Buffer& buffer : plan.buffers)
+    if (address - buffer.range.address < buffer.range.bytes) return fmt::format("array '{}'", buffer.range.name);
+  return "another array";
+}
+
 }  // namespace
+
+std::string array_change(const Plan& before, const PlanNode& was, const Plan& after, const PlanNode& is) {
+  const auto end = [&](const char* which, CUarray a, uint64_t at, CUarray b, uint64_t later_at) {
+    if (a == b) return std::string();
+    return fmt::format("'{}' is {} in the graph and {} in the plan", which, end_words(before, a, at),
+                       end_words(after, b, later_at));
+  };
+  std::string to = end("to", was.copy.to_array, was.copy.to, is.copy.to_array, is.copy.to);
+  return !to.empty() ? to : end("from", was.copy.from_array, was.copy.from, is.copy.from_array, is.copy.from);
+}
 
 std::string describe(const NodeChange& change, const Plan& outermost) {
   static constexpr std::pair<Changed, std::string_view> kWords[] = {
@@ -162,7 +181,7 @@ void find_changes(const Plan& before, const Plan& after, const std::vector<bool>
   check_names(before, after);
   for (size_t i = 0; i < after.nodes.size(); ++i) {
     const PlanNode &was = before.nodes[i], &is = after.nodes[i];
-    if (std::string rule = rule_against(was, is); !rule.empty())
+    if (std::string rule = rule_against(before, was, after, is); !rule.empty())
       refuse_update(before, fmt::format("node '{}': {}", is.name, rule), "");
     uint32_t changed = changed_of(before, was, after, is);
     if (patched[i]) changed |= static_cast<uint32_t>(Changed::patches);

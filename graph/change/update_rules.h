@@ -38,6 +38,11 @@ struct NodeChange {
 // "l0.attend: kernel, memory"; of a plan inside another "part: l0.attend: scalars".
 std::string describe(const NodeChange& change, const Plan& outermost);
 
+// How an end of a copy node becomes another array, or memory: "'to' is array 'cube' in the graph and memory in the
+// plan".
+// "" where none does.
+std::string array_change(const Plan& before, const PlanNode& was, const Plan& after, const PlanNode& is);
+
 // Appends what changes of the nodes of one plan, without those inside them; `patched`, by id: had patches. Throws Error
 // with the node, or the edge, and the rule for what an instantiated graph cannot become: nodes are paired by their
 // order and name, and have the same kinds, attributes and edges; nodes that allocate or are conditional, and kernels

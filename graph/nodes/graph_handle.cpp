@@ -22,6 +22,26 @@ std::string_view words_for(CUgraphInstantiateResult result) {
 
 }  // namespace
 
+std::string_view words_for(CUgraphExecUpdateResult result) {
+  switch (result) {
+    case CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED:
+      return "the edges or the number of nodes changed";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_NODE_TYPE_CHANGED:
+      return "the type of the node changed";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_FUNCTION_CHANGED:
+    case CU_GRAPH_EXEC_UPDATE_ERROR_UNSUPPORTED_FUNCTION_CHANGE:
+      return "the node's function may not become this one";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED:
+      return "a parameter changed that may not";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_NOT_SUPPORTED:
+      return "the node has no update";
+    case CU_GRAPH_EXEC_UPDATE_ERROR_ATTRIBUTES_CHANGED:
+      return "an attribute changed that may not";
+    default:
+      return "no reason given";
+  }
+}
+
 GraphExecHandle instantiate(const Driver& driver, CUgraph graph, const std::string& plan_name,
                             const std::function<std::string(CUgraphNode)>& name_of, const InstantiateHow& how) {
   CUDA_GRAPH_INSTANTIATE_PARAMS parameters{};

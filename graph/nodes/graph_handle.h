@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "runtime/device.h"
@@ -45,5 +46,8 @@ struct InstantiateHow {
 // Throws Error with the driver's reason and, through `name_of`, the node it names.
 GraphExecHandle instantiate(const Driver& driver, CUgraph graph, const std::string& plan_name,
                             const std::function<std::string(CUgraphNode)>& name_of, const InstantiateHow& how = {});
+
+// Why cuGraphExecUpdate failed.
+std::string_view words_for(CUgraphExecUpdateResult result);
 
 }  // namespace nodewright

@@ -1,6 +1,13 @@
 #include "graph/read/driver_ids.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "graph/nodes/held_nodes.h"
 #include "runtime/context_guard.h"
+#include "runtime/error.h"
 
 namespace nodewright {
 
@@ -16,6 +23,13 @@ std::optional<DriverIds> driver_ids(const Device& device, CUgraph graph, CUgraph
   check(driver.cuGraphGetId(graph, &of_graph), "cuGraphGetId");
   check(driver.cuGraphNodeGetLocalId(node, &of_node), "cuGraphNodeGetLocalId");
   check(driver.cuGraphNodeGetToolsId(node, &of_tools), "cuGraphNodeGetToolsId");
+  const std::vector<CUgraphNode> held = held_nodes(driver, graph, "the ids' graph");
+  if (std::ranges::find(held, node) == held.end())
+    throw Error({.doing = "read the ids of",
+                 .object = "a node",
+                 .detail = fmt::format("node {} of another graph is not in graph {}, which has {} nodes", of_node,
+                                       of_graph, held.size()),
+                 .advice = "name the graph that the node is in: its child or body, where it is in one"});
   return DriverIds{of_graph, of_node, of_tools};
 }
 

@@ -20,7 +20,7 @@ struct DriverIds {
 };
 
 // The ids of a node of `graph`, such as ExplicitGraph::node() and ReadNode::handle. Nothing where the driver is older
-// than CUDA 13.1. Throws Error for a handle that the driver does not know.
+// than CUDA 13.1. Throws Error for a handle that the driver does not know, and for a node of another graph.
 std::optional<DriverIds> driver_ids(const Device& device, CUgraph graph, CUgraphNode node);
 // The id of an executable graph, such as ExplicitGraph::exec(); as above.
 std::optional<uint32_t> driver_id(const Device& device, CUgraphExec exec);

@@ -270,7 +270,9 @@ class GraphReader {
     if (use.argument >= node.fields.size())
       refuse(fmt::format("the kernel has {} parameters", node.fields.size()), "count parameters from 0 on");
     const FieldInfo& field = node.fields[use.argument];
-    if (use.at % sizeof(uint64_t) != 0 || field.bytes < sizeof(uint64_t) || use.at > field.bytes - sizeof(uint64_t))
+    if (use.at % sizeof(uint64_t) != 0)
+      refuse("the place of an address is a multiple of 8 bytes", "name where eight bytes are an address");
+    if (field.bytes < sizeof(uint64_t) || use.at > field.bytes - sizeof(uint64_t))
       refuse(fmt::format("the parameter has {} bytes", field.bytes), "name where eight bytes are an address");
     const size_t offset = field.offset + use.at;
     const uint64_t address = word_at(node, offset);

@@ -13,6 +13,9 @@
 namespace nodewright {
 namespace {
 
+// As many bytes of them as a kernel takes (CUDA C++ Programming Guide, "Function Parameters").
+constexpr uint64_t kMostParameters = 32764;
+
 // `*` stands for any characters, and none.
 bool matches(std::string_view pattern, std::string_view text) {
   size_t p = 0, t = 0, star = std::string_view::npos, from = 0;
@@ -45,7 +48,7 @@ class StatedLine {
 
   // A demangled name may hold colons, but none before a space.
   StatedKernel parse(std::string_view line) const {
-    const size_t colon = line.rfind(": ");
+    const size_t colon = std::max(line.rfind(": ") + 1, line.rfind(":\t") + 1) - 1;  // npos + 1 is 0
     if (colon == std::string_view::npos || trimmed(line.substr(0, colon)).empty())
       refuse(fmt::format("'{}' names no kernel", line));
     StatedKernel kernel{.kernel = std::string(trimmed(line.substr(0, colon))), .source = place_};
@@ -70,7 +73,7 @@ class StatedLine {
   void add(std::string_view text, StatedKernel& kernel) const {
     std::vector<std::string_view> words;
     for (std::string_view rest = text; !rest.empty(); rest = trimmed(rest)) {
-      const size_t end = std::min(rest.find(' '), rest.size());
+      const size_t end = std::min(rest.find_first_of(" \t"), rest.size());
       words.push_back(rest.substr(0, end));
       rest.remove_prefix(end);
     }
@@ -81,8 +84,13 @@ class StatedLine {
     const size_t access = words.size() > 3 && words[2] == "at" ? 4 : 2;
     if (words.empty() || words[0] != "argument" || words.size() < access + 1 || words.size() > access + 2)
       refuse(fmt::format("'{}' is no use of an argument", text));
-    StatedUse use{.argument = static_cast<uint32_t>(std::min<uint64_t>(number(words[1]), UINT32_MAX))};
+    const uint64_t argument = number(words[1]);
+    if (argument >= kMostParameters)
+      refuse(fmt::format("'argument {}': a kernel has {} at most, counted from 0 on", argument, kMostParameters));
+    StatedUse use{.argument = static_cast<uint32_t>(argument)};
     if (access == 4) use.at = number(words[3]);
+    if (use.at % sizeof(uint64_t) != 0)
+      refuse(fmt::format("'at {}': the place of an address is a multiple of 8 bytes", use.at));
     if (words[access] == "reads")
       use.access = Access::in;
     else if (words[access] == "writes")

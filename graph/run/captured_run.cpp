@@ -75,7 +75,8 @@ void add_captured(const Plan& plan, std::vector<const PlanNode*>& nodes) {
   }
 }
 
-// Whose node each of the chain is. A library's calls leave any number of nodes: between two of them nobody can tell.
+// Whose node each of the chain is, of another plan as far as both go. A library's calls leave any number of nodes:
+// between two of them nobody can tell.
 std::map<CUgraphNode, const PlanNode*> owners_of(const Plan& plan, const std::vector<CUgraphNode>& chain) {
   std::vector<const PlanNode*> nodes;
   add_captured(plan, nodes);
@@ -87,8 +88,8 @@ std::map<CUgraphNode, const PlanNode*> owners_of(const Plan& plan, const std::ve
   const auto before = static_cast<size_t>(first - nodes.begin());
   const auto after = first == nodes.end() ? 0 : static_cast<size_t>(nodes.end() - last);
   std::map<CUgraphNode, const PlanNode*> owners;
-  if (chain.size() < before + after || (first == nodes.end() && chain.size() != before)) return owners;
-  for (size_t i = 0; i < before; ++i) owners[chain[i]] = nodes[i];
+  for (size_t i = 0; i < std::min(before, chain.size()); ++i) owners[chain[i]] = nodes[i];
+  if (chain.size() < before + after) return owners;
   for (size_t i = 0; i < after; ++i) owners[chain[chain.size() - 1 - i]] = nodes[nodes.size() - 1 - i];
   if (first != nodes.end() && last - first == 1)
     for (size_t i = before; i < chain.size() - after; ++i) owners[chain[i]] = *first;
@@ -239,8 +240,17 @@ void CapturedGraph::update_to(GraphHandle graph, const Plan& plan) {
   Stopwatch watch;
   CUgraphExecUpdateResultInfo info{};
   const CUresult result = driver_->cuGraphExecUpdate(exec_.get(), graph.get(), &info);
-  driver_->check(result, "cuGraphExecUpdate", "update captured graph", name_,
-                 fmt::format("update result {} (CUgraphExecUpdateResult)", static_cast<int>(info.result)));
+  if (result != CUDA_SUCCESS) {
+    std::map<CUgraphNode, const PlanNode*> owners;
+    if (const auto chain = chain_of(plan, *driver_, graph.get(), held_edges(*driver_, graph.get(), name_)))
+      owners = owners_of(plan, *chain);
+    const auto owner = owners.find(info.errorNode);
+    driver_->check(result, "cuGraphExecUpdate", "update captured graph", name_,
+                   fmt::format("{}{}; the graph is as before",
+                               owner == owners.end() ? "" : fmt::format("node '{}': ", owner->second->name),
+                               words_for(info.result)),
+                   "capture the plan in a graph of its own");
+  }
   stats_.update_ms = watch.lap_ms();
   graph_ = std::move(graph);
 }

@@ -157,9 +157,41 @@ TEST_F(ArrayCopyTest, AnUpdateTakesNoMemoryInThePlaceOfAnArray) {
   };
   ExplicitGraph exec(plan(true));
   expect_error([&] { exec.update(plan(false)); },
-               {"'out'", "an end of the copy is an array in one plan and memory in the other"});
+               {"node 'out': 'from' is array 'flat' in the graph and memory in the plan"});
   exec.update(plan(true));
   EXPECT_EQ(read_back(exec), std::vector<std::string>{});
+}
+
+// As a driver may that takes no other array.
+struct RefusingUpdates : CallObserver {
+  explicit RefusingUpdates(Driver& driver) : driver_(driver) { driver.observe(this); }
+  ~RefusingUpdates() override { driver_.observe(nullptr); }
+  std::optional<CUresult> before(const DriverCall& call) override {
+    if (call.entry != DriverEntry::cuGraphExecUpdate) return std::nullopt;
+    auto* info = reinterpret_cast<CUgraphExecUpdateResultInfo*>(call.words[2]);
+    size_t count = 1;
+    driver_.cuGraphGetNodes(reinterpret_cast<CUgraph>(call.words[1]), &info->errorNode, &count);
+    info->result = CU_GRAPH_EXEC_UPDATE_ERROR_PARAMETERS_CHANGED;
+    return CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE;
+  }
+  CUresult after(const DriverCall&, CUresult result) override { return result; }
+  Driver& driver_;
+};
+
+TEST_F(ArrayCopyTest, AnUpdateThatIsRefusedNamesTheArrays) {
+  const auto plan = [&](bool of_flat, uint64_t rows) {
+    GraphBuilder g(device(), "update");
+    declare(g);
+    g.declare_array("flat", flat_, {.live_in = true});
+    g.declare_array("cube", cube_, {.live_in = true});
+    g.copy_rows("out", y_, (of_flat ? flat : cube).at(), {.bytes = 16, .rows = rows, .to_pitch = 16});
+    return std::move(g).finish();
+  };
+  constexpr std::string_view kArrays = "'from' is array 'flat' in the graph and array 'cube' in the plan";
+  ExplicitGraph rows(plan(true, 2)), one(plan(true, 1));
+  expect_error([&] { rows.update(plan(false, 2)); }, {"node 'out'", kArrays});
+  const RefusingUpdates refusing(device().driver());
+  expect_error([&] { one.update(plan(false, 1)); }, {"node 'out': a parameter changed that may not", kArrays});
 }
 
 TEST_F(ArrayCopyTest, WhatNoArrayTakesIsRefused) {

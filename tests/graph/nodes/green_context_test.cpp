@@ -94,6 +94,9 @@ TEST_F(GreenContextTest, WhatCannotRunThereIsRefusedByNode) {
   GreenPlace uncounted = shares_.first.place();
   uncounted.multiprocessors = 0;
   expect_error([&] { chain(uncounted); }, {"'first'", "GreenContext::place"});
+  GreenPlace whole = shares_.first.place();
+  whole.context = device().context();
+  expect_error([&] { chain(whole); }, {"'first'", "is the context of " + device().name() + " itself", "leave it out"});
   LoadedKernel function = *machine().blend.loaded;
   function.kernel = nullptr;
   GraphBuilder g(device(), "function");

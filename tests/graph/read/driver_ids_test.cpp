@@ -38,6 +38,8 @@ TEST_F(DriverIdsOnCpuDriver, TellEveryNodeAndGraphApart) {
             driver_ids(device(), two.graph(), two.node(0))->graph);
   EXPECT_NE(driver_id(device(), one.exec()), driver_id(device(), two.exec()));
   expect_error([&] { driver_ids(device(), one.graph(), nullptr); }, {"cuGraphNodeGetLocalId", "no such node"});
+  expect_error([&] { driver_ids(device(), one.graph(), two.node(1)); },
+               {"node 1 of another graph", "is not in graph", "which has 2 nodes"});
   expect_error([&] { driver_id(device(), nullptr); }, {"cuGraphExecGetId", "no such executable graph"});
 }
 

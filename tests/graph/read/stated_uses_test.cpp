@@ -44,10 +44,22 @@ TEST(StatedUses, AnErrorNamesTheLine) {
            {"blend: argument 0 reads 4k", "'4k' is no number"},
            {"blend: argument -1 reads", "'-1' is no number"},
            {"blend: argument 0 reads 0", "a use of 0 bytes"},
+           {"blend: argument 4294967296 reads", "'argument 4294967296': a kernel has 32764 at most"},
+           {"blend: argument 0 at 3 reads", "'at 3': the place of an address is a multiple of 8 bytes"},
            {"blend: argument 0 reads,, waits", "is no use of an argument"},
        })
     expect_error([&] { parse_uses("\n" + line + "\n", "folder/uses.txt"); }, {"folder/uses.txt:2", problem});
   expect_error([] { read_uses("/nowhere/uses.txt"); }, {"/nowhere/uses.txt"});
+}
+
+TEST(StatedUses, MayHaveTabsBetweenWords) {
+  const auto stated = parse_uses("blend:\targument 0\tat\t8 \treads 4096,\twaits\n", "uses.txt");
+  ASSERT_EQ(stated.size(), 1u);
+  EXPECT_EQ(stated[0].kernel, "blend");
+  EXPECT_TRUE(stated[0].waits);
+  ASSERT_EQ(stated[0].uses.size(), 1u);
+  EXPECT_EQ(stated[0].uses[0].at, 8u);
+  EXPECT_EQ(stated[0].uses[0].bytes, 4096u);
 }
 
 class StatedUsesTest : public GraphByHandTest {
@@ -126,12 +138,13 @@ TEST_F(StatedUsesTest, ThatDoNotFitTheKernelAreRefused) {
     expect_error([&] { read(graph, "\n" + line); }, {"graph, node 0", "uses.txt:2", "kernel 'accumulate'", problem});
   };
   refused("accumulate: argument 1 reads", "the kernel has 1 parameters");
-  refused("accumulate: argument 4294967296 reads", "the kernel has 1 parameters");
+  refused("accumulate: argument 32763 reads", "the kernel has 1 parameters");
   refused("accumulate: argument 0 at 18446744073709551608 reads", "the parameter has");
   refused("accumulate: argument 0 at " + std::to_string(offsetof(Accumulate, x)) + " reads 18446744073709551615",
           "ends before 18446744073709551615 bytes");
-  refused("accumulate: argument 0 at 4 reads", "the parameter has");
   refused("accumulate: argument 0 at 4096 reads", "the parameter has");
+  expect_error([&] { read_graph(device(), graph.get(), {.uses = {{.kernel = "accumulate", .uses = {{.at = 4}}}}}); },
+               {"a StatedKernel", "argument 0 at 4 of kernel 'accumulate'", "a multiple of 8 bytes"});
   refused("accumulate: argument 0 at " + std::to_string(offsetof(Accumulate, x) + 8) + " reads",
           "the driver knows no allocation at 0x80");
   refused("accumulate: argument 0 at " + std::to_string(offsetof(Accumulate, x)) + " reads 1000000000000",

@@ -86,9 +86,27 @@ TEST_F(RecaptureOnCpuDriver, OtherNodesAreRefusedAndTheGraphStaysAsItWas) {
   CapturedGraph captured(plan, stream_);
   expect_error([&] { changes(captured, longer); }, {"node 'more'", "there are more nodes than before"});
   expect_computes(captured, plan);
+  expect_error([&] { captured.recapture(longer, stream_); }, {"'again'", "the edges or the number of nodes changed"});
+  expect_computes(captured, plan);
   CapturedGraph of_longer(longer, stream_);
   expect_error([&] { changes(of_longer, plan); }, {"'again'", "cuStreamEndCapture", "fewer nodes than before"});
   expect_computes(of_longer, longer);
+}
+
+// The nodes that both have are named all the same.
+TEST_F(RecaptureOnCpuDriver, AChangeBeforeANodeThatIsNewOrGoneIsNamed) {
+  const Plan plan = plan_of({}), longer = plan_of({.salt = 2, .value = 4, .longer = true});
+  std::vector<std::string> found;
+  const auto note = [&](const RecaptureChange& change) {
+    found.push_back(describe(change));
+    return true;
+  };
+  CapturedGraph captured(plan, stream_), of_longer(longer, stream_);
+  const std::vector<std::string> expected = {"fill: value", "blend: argument 'salt'"};
+  expect_error([&] { captured.recapture(longer, stream_, note); }, {"node 'more'"});
+  EXPECT_EQ(std::exchange(found, {}), expected);
+  expect_error([&] { of_longer.recapture(plan, stream_, note); }, {"fewer nodes than before"});
+  EXPECT_EQ(found, expected);
 }
 
 TEST_F(RecaptureOnCpuDriver, AChangeThatTheInstantiatedGraphCannotTakeIsSaidAndRefused) {
@@ -105,7 +123,10 @@ TEST_F(RecaptureOnCpuDriver, AChangeThatTheInstantiatedGraphCannotTakeIsSaidAndR
     found.push_back(describe(change));
     return true;
   };
-  expect_error([&] { captured.recapture(rows(48), stream_, note); }, {"cuGraphExecUpdate", "'rows'"});
+  const std::initializer_list<std::string_view> words = {
+      "cuGraphExecUpdate", "'rows'", "node 'rows': a parameter changed that may not; the graph is as before"};
+  expect_error([&] { captured.recapture(rows(48), stream_, note); }, words);
+  expect_error([&] { captured.recapture(rows(48), stream_); }, words);
   EXPECT_EQ(found, std::vector<std::string>{"rows: size; the instantiated graph cannot take it"});
   expect_computes(captured, rows(32));
 }
