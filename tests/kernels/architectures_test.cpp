@@ -77,7 +77,7 @@ ShippedKernels kernels_on(const Card& card) {
 void add_released_models(ShippedKernels& kernels, const Card& card, std::span<const int64_t> of_rows) {
   for (const NamedModel& model : released_models()) {
     for (const int64_t rows : of_rows) add_step(kernels, card, model.config, shipped_step(card, model.config, rows));
-    add_step(kernels, card, model.config, {512, 16, Arithmetic::products});
+    add_step(kernels, card, model.config, prompt_step(model.config));
   }
 }
 

@@ -9,6 +9,12 @@
 
 namespace nodewright::test {
 
+StepShape prompt_step(const ModelConfig& config) {
+  StepShape step{512, 16, Arithmetic::products};
+  step.network = network_form(network_of(config));
+  return step;
+}
+
 std::vector<RecordedStep> steps_on_hopper() {
   std::vector<RecordedStep> steps;
   for (const Card& card : {kH100, kH200})
@@ -49,11 +55,8 @@ std::vector<RecordedStep> steps_on_ampere() {
 ShippedKernels kernels_of(const std::vector<RecordedStep>& steps) {
   ShippedKernels kernels;
   for (const RecordedStep& step : steps) add_step(kernels, step.card, step.model.config, step.shape());
-  for (const ModelConfig& config : {llama_1b(), llama_3b(), gemma3_1b()}) {
-    StepShape prompt{512, 16, Arithmetic::products};
-    prompt.network = network_form(network_of(config));
-    add_step(kernels, steps.front().card, config, prompt);
-  }
+  for (const ModelConfig& config : {llama_1b(), llama_3b(), gemma3_1b()})
+    add_step(kernels, steps.front().card, config, prompt_step(config));
   add_of_all_models(kernels, steps.front().card);
   add_of_some_steps(kernels, steps.front().card);
   return kernels;
@@ -72,8 +75,7 @@ ShippedKernels kernels_with_adapters(const Card& card) {
   for (const int64_t rows : {1, 8, 32}) add(llama_3b(), shipped_step(card, llama_3b(), rows));
   for (const int64_t rows : {1, 8})
     for (const ModelConfig& config : {gemma3_1b(), gpt2_small()}) add(config, shipped_step(card, config, rows));
-  const StepShape prompt{512, 16, Arithmetic::products};
-  for (const ModelConfig& config : {llama_1b(), gpt2_small()}) add(config, prompt);
+  for (const ModelConfig& config : {llama_1b(), gpt2_small()}) add(config, prompt_step(config));
   return kernels;
 }
 

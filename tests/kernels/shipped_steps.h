@@ -19,6 +19,9 @@ struct RecordedStep {
   StepShape shape() const { return shipped_step(card, model.config, rows); }
 };
 
+// A chunk of a prompt, by a library's products.
+StepShape prompt_step(const ModelConfig& config);
+
 // Cards of one target each.
 std::vector<RecordedStep> steps_on_hopper();
 std::vector<RecordedStep> steps_on_ampere();

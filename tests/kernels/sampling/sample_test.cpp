@@ -199,7 +199,7 @@ TEST(Sample, ChoosesTheSameWithAnyNumberOfBlocksAndAsTheHostDoes) {
   EXPECT_GE(agreed_with_host(launch.rows, tokens), 22);
 }
 
-// The best of each part of these rows, parts of a few logits next to each other.
+// The best of each part of these rows; a part's logits lie next to each other.
 std::vector<ScoredToken> bests_of(const std::vector<SampleRow>& rows, size_t parts) {
   std::vector<ScoredToken> bests;
   for (const SampleRow& row : rows)
@@ -225,6 +225,7 @@ TEST(Sample, ChoosesTheSameFromTheBestOfAnyNumberOfParts) {
   for (uint64_t seed = 0; seed < 8; ++seed)  // the k-th largest is the best of its part, and as likely as the first
     launch.rows.push_back({.logits = apart, .temperature = 20.0f, .top_k = 2, .seed = seed});
   const std::vector<int32_t> tokens = launch.run(1).tokens;
+  EXPECT_GE(agreed_with_host(launch.rows, tokens), 31);
   for (const size_t parts : {3, 132, 264, 1056}) {
     launch.best = bests_of(launch.rows, parts);
     EXPECT_EQ(launch.run(1).tokens, tokens) << parts;

@@ -128,9 +128,9 @@ TEST(Lowering, ExchangesInTheProductWhereItsBlocksRunAtOnce) {
     for (const int64_t rows : {4, 8, 16, 32}) EXPECT_EQ(rows_of(part, rows).at(product), "tile_project_exchange");
     EXPECT_EQ(rows_of(part, 64).at(product), "library product, exchange_add");
   }
-  // Eight blocks share the 16384 columns of 32 rows.
-  EXPECT_EQ(rows_of(part, 32, 4).at("product down reduce add"), "project, exchange_add");
-  EXPECT_EQ(rows_of(part, 32, 4).at("product out reduce add"), "tile_project_exchange");
+  // Eight blocks share the 16384 columns of 32 rows: no cluster of them fits four multiprocessors.
+  EXPECT_EQ(rows_of(part, 32, 8).at("product down reduce add"), "tile_project_exchange");
+  EXPECT_EQ(rows_of(part, 32, 4).at("product down reduce add"), "library product, exchange_add");
   whole.post_norms = true;
   const ModelConfig normed = shard_of(whole, {.rank = 0, .ranks = 2});
   for (const char* product :
