@@ -67,8 +67,12 @@ std::string products_of(const Layer& layer, bool emulated) {
   return fmt::format("{}", fmt::join(forms, " and "));
 }
 
-// By the constants of FlashDecodeShape; the others have none.
+// By the constants of FlashDecodeShape and AttendTilesShape.
 std::string attention_of(const Layer& layer) {
+  if (any(layer, [](const KernelChoice& k) {
+        return find_constant(k, "kWarpgroups") != nullptr && !has(k, "kWarpgroups", 0);
+      }))
+    return "tensor cores, a prompt's rows by warpgroups";
   const auto meets = [](const KernelChoice& k) { return has(k, "kInCluster", 1); };
   const auto flash = [](const KernelChoice& k) { return find_constant(k, "kInCluster") != nullptr; };
   if (any(layer, meets)) return "tensor cores, the parts of a row in a cluster";
@@ -94,9 +98,10 @@ std::string by_rows(auto&& form) {
     now = form(first);
     for (last = first; last < kMostRows && form(last + 1) == now;) ++last;
     const std::string_view unit = first > 1 ? "" : last > 1 ? " rows" : " row";
-    const std::string range = last == kMostRows ? fmt::format("from {}", first)
-                              : first == last   ? fmt::format("{}", first)
-                                                : fmt::format("{} to {}", first, last);
+    const std::string range = last - first == kMostRows - 1 ? "any number of"
+                              : last == kMostRows           ? fmt::format("from {}", first)
+                              : first == last               ? fmt::format("{}", first)
+                                                            : fmt::format("{} to {}", first, last);
     text += fmt::format("{}{}{}{}: {}", text.empty() ? "" : "; ", range, unit,
                         last == kMostRows && now == prompts ? ", and prompts" : "", now);
   }
@@ -104,8 +109,8 @@ std::string by_rows(auto&& form) {
 }
 
 StepShape step_of(const ModelConfig& config, int64_t rows) {
-  if (rows == kPromptRows) return {rows, 16, Arithmetic::products};
-  return step_shape(network_form(network_of(config)), rows, rows, kProductsFromRows, Numerics::fast);
+  const int64_t sampled = rows == kPromptRows ? 16 : rows;
+  return step_shape(network_form(network_of(config)), rows, sampled, kProductsFromRows, Numerics::fast);
 }
 
 std::string compute_capability(int major, int minor) { return fmt::format("{}.{}", major, minor); }

@@ -32,7 +32,8 @@ TEST(DeviceForms, AreThoseThatTheLoweringChooses) {
       "tiles of weights: bulk copies\n"
       "products: 1 to 2 rows: dot products; 3 to 16: tiles on tensor cores; 17 to 32: tiles on tensor cores, x in "
       "registers, in clusters of up to 4 blocks; from 33, and prompts: cuBLASLt\n"
-      "attention: 1 to 4 rows: tensor cores, the parts of a row in a cluster; from 5, and prompts: tensor cores\n"
+      "attention: 1 to 4 rows: tensor cores, the parts of a row in a cluster; 5 to 32: tensor cores; from 33, and "
+      "prompts: tensor cores, a prompt's rows by warpgroups\n"
       "sums over ranks: 1 to 32 rows: packets, within the product; from 33, and prompts: bulk exchange after the "
       "product\n");
   // Blocks of 99 KiB do not hold the tiles of 17 rows.
