@@ -157,8 +157,9 @@ std::string array_change(const Plan& before, const PlanNode& was, const Plan& af
     return fmt::format("'{}' is {} in the graph and {} in the plan", which, end_words(before, a, at),
                        end_words(after, b, later_at));
   };
-  std::string to = end("to", was.copy.to_array, was.copy.to, is.copy.to_array, is.copy.to);
-  return !to.empty() ? to : end("from", was.copy.from_array, was.copy.from, is.copy.from_array, is.copy.from);
+  std::string ends = end("to", was.copy.to_array, was.copy.to, is.copy.to_array, is.copy.to);
+  const std::string from = end("from", was.copy.from_array, was.copy.from, is.copy.from_array, is.copy.from);
+  return ends + (ends.empty() || from.empty() ? "" : ", ") + from;
 }
 
 std::string describe(const NodeChange& change, const Plan& outermost) {

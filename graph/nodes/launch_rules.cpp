@@ -70,8 +70,7 @@ std::string attribute_problem(const LoadedKernel& kernel, const LaunchShape& sha
     return "a green context goes with the number of its multiprocessors (GreenContext::place)";
   if (attributes.green.context != nullptr && kernel.device != nullptr &&
       attributes.green.context == kernel.device->context())
-    return fmt::format("its green context is the context of {} itself, which has all multiprocessors: leave it out",
-                       device.name);
+    return fmt::format("its green context is the context of {} itself: leave it out", device.name);
   if (attributes.green.context != nullptr && kernel.kernel == nullptr)
     return fmt::format("a green context takes a CUkernel, and kernel '{}' was borrowed as a CUfunction", kernel.name);
   if (attributes.priority < device.greatest_priority || attributes.priority > device.least_priority)

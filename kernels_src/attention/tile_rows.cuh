@@ -115,6 +115,16 @@ struct RowSums {
     }
   }
 
+  // The rows of a run begin without what other runs have added to them: 0 times a value that may be NaN.
+  NODEWRIGHT_DEVICE void begin(const Run& run) {
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int n = 0; n < 2 * kSteps; ++n) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int i = 0; i < 4; ++i)
+        if (run.holds[i / 2]) values[n][i] = 0.0f;
+    }
+  }
+
   // Raises the maximum of each row to that of `scores`, and gives what the rows' exponents are taken from, and what of
   // their sums and values that leaves: for rows that see none of these keys, 1.
   template <int N>
@@ -140,12 +150,13 @@ struct RowSums {
     }
   }
 
-  NODEWRIGHT_DEVICE void store(const AttendTiles& args, const WarpRows& warp, int end, int head) const {
+  // The rows of a run, at its end.
+  NODEWRIGHT_DEVICE void store(const AttendTiles& args, const WarpRows& warp, const Run& run, int head) const {
     const int pair = static_cast<int>(threadIdx.x % 4) * 2;
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int r = 0; r < 2; ++r) {
       const float share = 1.0f / quad_sum(sum[r]);
-      if (warp.rows[r] >= end) continue;
+      if (!run.holds[r]) continue;
       bf16* y = args.y.data + warp.rows[r] * args.y_stride + head * kHeadDim;
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int n = 0; n < 2 * kSteps; ++n) {

@@ -176,6 +176,7 @@ NODEWRIGHT_DEVICE void attend_by_warpgroups(const AttendTiles& args, int first, 
   if (group == kWorkers) {
     give_registers<kCopierRegisters>();
     if (!kInBulk || threadIdx.x % 128 < 32) copy_pages(args, ring, first, end, kv_head);
+    if constexpr (!kInBulk) asm volatile("cp.async.wait_all;" ::: "memory");
     return;
   }
   take_registers<kWorkerRegisters>();
@@ -188,10 +189,11 @@ NODEWRIGHT_DEVICE void attend_by_warpgroups(const AttendTiles& args, int first, 
     const int own_first = max(group_first, run_first), own_end = min(group_end, run_end);
     const int from = oldest_key(run.first_position + own_first - run_first, run.window) / kPageKeys;
     const int to = own_first < own_end ? (run.first_position + own_end - 1 - run_first) / kPageKeys : from - 1;
+    worker.sums.begin(run);
     worker.attend(run, run.oldest / kPageKeys, run.last_position / kPageKeys, from, to);
+    worker.sums.store(args, mine, run, head);
   });
   worker.turns.close();
-  worker.sums.store(args, mine, end, head);
 }
 
 }  // namespace nodewright

@@ -145,10 +145,12 @@ NODEWRIGHT_DEVICE void attend_by_warps(const AttendTiles& args, int first, int e
   queries.load(args, mine, end, head);
   RowSums sums;
   sums.clear();
-  for_each_run(args, first, end, [&](int run, int run_end, const int* table) {
-    attend_run(args, run_of(args, mine, run, run_end), table, kv_head, tiles, queries, sums);
+  for_each_run(args, first, end, [&](int run_first, int run_end, const int* table) {
+    const Run run = run_of(args, mine, run_first, run_end);
+    sums.begin(run);
+    attend_run(args, run, table, kv_head, tiles, queries, sums);
+    sums.store(args, mine, run, head);
   });
-  sums.store(args, mine, end, head);
 }
 
 }  // namespace nodewright

@@ -1,4 +1,4 @@
-// y = norm(x), rounded to bf16: what a library product multiplies.
+// y = norm(x), rounded to bf16: what a product of normed rows multiplies.
 #pragma once
 
 #include "kernels_src/args.h"

@@ -159,8 +159,10 @@ NODEWRIGHT_KERNEL_OF(sample, Sample, kSampleThreads, 2) {
     if (sampled.k > 0) sampled.least = fmaxf(sampled.least, least_of_top_k(sampled.top, top_of_thread, sampled.k));
     // Where k parts of the whole row say what is least, what is not below is little, and the limits are found in it.
     bool lists = sampled.k > 0 && sampled.k <= kMostListed && (!walks || kParts == 1);
+    bool done = false;
     NODEWRIGHT_NO_UNROLL
-    for (bool done = false; !done; lists = false) {
+    for (bool more = true; more; lists = false) {
+      more = lists;
       if (threadIdx.x == 0) *shared.listed = *shared.saved.count = 0, *shared.kept = {};
       __syncthreads();
       KeptBins kept;
@@ -170,8 +172,10 @@ NODEWRIGHT_KERNEL_OF(sample, Sample, kSampleThreads, 2) {
         kept = kept_bins(sampled, WeightedBins<kParts>{shared.bins, shared.sums}, vocab, shared.saved, shared.kept);
       best = draw_surely_kept(sampled, kept, shared.saved, shared.own_list, shared.listed);
       done = best_of_blocks(best, sampled, kept, shared);
-      if (!done) sync_blocks<kParts>();
+      if (done) break;
+      sync_blocks<kParts>();
     }
+    if (!done) best.token = kNotANumber;  // the best logits that came are not those of the row
   }
   if (threadIdx.x == 0 && part == 0) {
     const int token = best.token == kNotANumber ? -1 : best.token;

@@ -2,7 +2,7 @@
 // it has given.
 //
 // The residual takes it after the product, but where the product leaves it for the next norm (gained): there before
-// it. The run of a product with the norm after it adds it between the two; the activation adds that of gate_up. In a
+// it. The activation adds that of gate_up. In a
 // part of a network the kernel that sends a rank's sums of out and down adds it (lower_exchange.cpp).
 #include "kernels_src/adapters/expand.h"
 #include "kernels_src/adapters/shrink.h"
@@ -65,11 +65,9 @@ ExpandTarget target_of(const StepPlace& step, Part part, ResidualForm form) {
 }
 
 // qkv's is a node of its own after the product, whichever kernel reads it.
-bool is_added_in_run(const LoweringContext& at, ResidualForm form, Part part) {
-  return part != Part::qkv && (at.config.shard.is_part() || (form == ResidualForm::plain && at.config.post_norms));
-}
+bool is_added_in_run(const LoweringContext& at, Part part) { return part != Part::qkv && at.config.shard.is_part(); }
 bool is_added_before(const LoweringContext& at, ResidualForm form, Part part) {
-  return part != Part::qkv && form == ResidualForm::gained && !is_added_in_run(at, form, part);
+  return part != Part::qkv && form == ResidualForm::gained && !is_added_in_run(at, part);
 }
 
 // The scale of sums that are added to the residual.
@@ -156,7 +154,7 @@ LoweringResult lower_expand(const LoweringContext& at, std::span<const Op> ops, 
   if (!begins(ops, {OpKind::expand})) return {};
   const Op& op = ops[0];
   LoweredRun lowered{.operations = 1, .emit = [](const LoadedRun&, EmitContext&) {}};
-  if (is_added_before(at, form, op.part) || is_added_in_run(at, form, op.part)) return lowered;
+  if (is_added_before(at, form, op.part) || is_added_in_run(at, op.part)) return lowered;
   add_expand_kernel(lowered, at, op, expand_scale(at, op.part));
   lowered.emit =
       emits([part = op.part, form](const LoadedRun& run, const StepPlace& step, const RowAdapters& adapters) {

@@ -200,7 +200,6 @@ LoweringResult by_library(const LoweringContext& at, const ProductSpec& spec, Re
   if (!library_takes(at, spec.product)) return kNoLibrary;
   if (spec.end == End::logits) return head_product(at, spec);
   if (form == ResidualForm::gained) return kNoLibrary;
-  if (spec.post_norm && spec.post_norm->norm == Norm::layer) return "it is a LayerNorm";
   if (spec.post_norm && form == ResidualForm::plain) return "its norm is left to the next kernel, and none takes it";
   if (spec.exchanged) return product_exchange(at, spec, form);
   if (spec.post_norm) return product_deferred(at, spec);

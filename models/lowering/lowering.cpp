@@ -52,6 +52,7 @@ std::string why_not(ResidualForm form, const LoweringContext& at) {
       return {};
     case ResidualForm::deferred:
       if (!at.step.network.post_norms) return "no norms behind the blocks";
+      if (at.config.norm == Norm::layer) return "the kernels that norm twice take no LayerNorms";
       if (at.config.blocks != Blocks::sequential) return "what the blocks read is the same residual";
       return {};
     case ResidualForm::plain:

@@ -100,13 +100,11 @@ constexpr ProductPattern kPatterns[] = {
 
 std::span<const ProductPattern> product_patterns() { return kPatterns; }
 
-bool holds_rows(const LoweringContext& at) {
-  return at.step.may_hold() && at.device.has_clusters() &&
-         (at.step.may_leave_gained(at.config) || !at.config.shard.is_part());
-}
+bool holds_rows(const LoweringContext& at) { return at.step.may_hold() && at.device.has_clusters(); }
 
 bool is_library_used(const LoweringContext& at, ResidualForm form) {
-  return at.step.with_products() && !(holds_rows(at) && (form == ResidualForm::gained || !at.config.shard.is_part()));
+  const bool normed = !at.step.network.gained && !at.config.shard.is_part();  // networks whose rows a kernel norms
+  return at.step.with_products() && !(holds_rows(at) && (form == ResidualForm::gained || normed));
 }
 
 }  // namespace nodewright

@@ -108,7 +108,7 @@ struct DecodeState {
   NamedRange inputs_range, host_inputs_range;
   int64_t sampled_rows = 0;  // rows of logits
   View<float> residual;      // [rows, hidden rounded up to 8], padding zero
-  View<float> mid_residual;  // the same between the two blocks of a layer, where post norms are folded; or empty
+  View<float> mid_residual;  // the same between the two blocks of a layer, with post norms; or empty
   View<float> qkv;           // [rows, (heads + 2 kv_heads) * head_dim]
   View<float> q;             // [rows, heads, head_dim] rotated
   View<bf16> attended;       // [rows, heads * head_dim rounded up to 8]

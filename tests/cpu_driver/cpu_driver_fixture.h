@@ -70,7 +70,7 @@ inline const std::map<std::string, std::string>& source_files() {
     std::map<std::string, std::string> all;
     const std::filesystem::path root = NODEWRIGHT_SOURCE_DIR;
     for (const char* path :
-         {"kernels_src/args.h", "kernels_src/block_stamps.h", "kernels_src/field_visit.h",
+         {"kernels_src/architecture.h", "kernels_src/args.h", "kernels_src/block_stamps.h", "kernels_src/field_visit.h",
           "kernels_src/device/cluster.cuh", "kernels_src/device/dialect.cuh", "kernels_src/device/numeric.cuh",
           "kernels_src/device/packets.cuh", "cpu_driver/emulation.h"}) {
       std::ifstream file(root / path);

@@ -228,6 +228,28 @@ TEST_P(AttendTilesTest, GiveTheSameBitsWithAsFewPagesAtATimeAsThereCanBe) {
   EXPECT_LE(gemma.shared_bytes(), 163u << 10);
 }
 
+// 0 times NaN is NaN: rows of other sequences in the same tile are stored, or begin, without it.
+TEST_P(AttendTilesTest, KeepAValueThatIsNoNumberInItsSequence) {
+  for (const int64_t head_dim : {20, 64, 128, 256})
+    for (const size_t run : {0u, 1u}) {
+      SCOPED_TRACE(testing::Message() << head_dim << ", run " << run);
+      TilesCase c(2, 1, head_dim, kRuns);
+      const std::vector<bf16> clean = c.run();
+      int64_t first = 0;
+      for (size_t r = 0; r < run; ++r) first += c.runs[r].rows;
+      std::fill_n(c.pool.begin() + c.row_index(first, 1, 0, 0), head_dim, to_bf16(kNaN));
+      const std::vector<bf16> y = c.run();
+      const auto of_row = static_cast<int64_t>(y.size()) / c.shape.rows;
+      for (int64_t row = 0; row < c.shape.rows; ++row) {
+        const bool own = row >= first && row < first + c.runs[run].rows;
+        const auto elements = [&](const std::vector<bf16>& v) {
+          return std::span(v).subspan(at(row * of_row), at(of_row));
+        };
+        EXPECT_EQ(same_bits(elements(y), elements(clean)), !own) << "row " << row;
+      }
+    }
+}
+
 TEST_P(AttendTilesTest, AttendToTheKeysOfTheirWindowAndNoOthers) {
   for (const int64_t head_dim : {64, 128})
     for (const int64_t window : {1, 16, 64, 100}) {

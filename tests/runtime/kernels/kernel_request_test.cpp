@@ -29,12 +29,14 @@ TEST(KernelRequest, IsCalledByItsNameAndConstants) {
 
 TEST(KernelProgram, HoldsWhatTheSourceIncludesAndNothingElse) {
   const KernelProgram cuda = program_of({"scale", {}}, small_kernels(), "cpu_driver/");
-  EXPECT_EQ(header_paths(cuda), (std::vector<std::string>{"kernels_src/args.h", "kernels_src/block_stamps.h",
-                                                          "kernels_src/device/dialect.cuh", "kernels_src/scale.h"}));
+  EXPECT_EQ(header_paths(cuda),
+            (std::vector<std::string>{"kernels_src/architecture.h", "kernels_src/args.h", "kernels_src/block_stamps.h",
+                                      "kernels_src/device/dialect.cuh", "kernels_src/scale.h"}));
   const KernelProgram cpu = program_of({"scale", {}}, small_kernels(), "");
-  EXPECT_EQ(header_paths(cpu), (std::vector<std::string>{"cpu_driver/emulation.h", "kernels_src/args.h",
-                                                         "kernels_src/block_stamps.h", "kernels_src/device/dialect.cuh",
-                                                         "kernels_src/field_visit.h", "kernels_src/scale.h"}));
+  EXPECT_EQ(header_paths(cpu),
+            (std::vector<std::string>{"cpu_driver/emulation.h", "kernels_src/architecture.h", "kernels_src/args.h",
+                                      "kernels_src/block_stamps.h", "kernels_src/device/dialect.cuh",
+                                      "kernels_src/field_visit.h", "kernels_src/scale.h"}));
 }
 
 TEST(KernelProgram, OfATimedKernelSaysSoBeforeAllElse) {
