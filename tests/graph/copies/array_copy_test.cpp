@@ -162,6 +162,24 @@ TEST_F(ArrayCopyTest, AnUpdateTakesNoMemoryInThePlaceOfAnArray) {
   EXPECT_EQ(read_back(exec), std::vector<std::string>{});
 }
 
+TEST_F(ArrayCopyTest, AnUpdateThatIsRefusedNamesBothEnds) {
+  const auto plan = [&](bool before) {
+    GraphBuilder g(device(), "update");
+    declare(g);
+    g.declare_array("flat", flat_, {.live_in = true, .live_out = true});
+    g.declare_array("cube", cube_, {.live_in = true, .live_out = true});
+    if (before)
+      g.copy("out", flat.at(), cube.at(), 16);
+    else
+      g.copy("out", cube.at(), x_, 16);
+    return std::move(g).finish();
+  };
+  ExplicitGraph exec(plan(true));
+  expect_error([&] { exec.update(plan(false)); },
+               {"node 'out'", "'to' is array 'flat' in the graph and array 'cube' in the plan",
+                "'from' is array 'cube' in the graph and memory in the plan"});
+}
+
 // As a driver may that takes no other array.
 struct RefusingUpdates : CallObserver {
   explicit RefusingUpdates(Driver& driver) : driver_(driver) { driver.observe(this); }

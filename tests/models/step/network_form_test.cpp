@@ -7,6 +7,7 @@
 #include <string>
 
 #include "models/lowering/lowering.h"
+#include "runtime/error.h"
 
 namespace nodewright {
 namespace {
@@ -209,6 +210,24 @@ TEST(Lowering, GivesProductsOfALayerNormToTilesAndToALibrary) {
   EXPECT_EQ(found.at("product out add"), "library product onto the residual");
   EXPECT_EQ(found.at("activate"), "gate");
   EXPECT_EQ(found.at("norm final_norm"), "norm_rows");
+}
+
+// Rows that come gained are held in all of a step's projections or in none.
+TEST(Lowering, LeavesAStepToTheLibraryWhereRowsOfOneProductCannotBeHeld) {
+  ModelConfig config = llama_config();
+  config.biases.qkv = true;
+  EXPECT_EQ(rows_of(config, 32).at("product down add"), "tile_project_add");
+  config.intermediate = 18944;  // columns of down, more than eight blocks hold
+  const Runs found = rows_of(config, 32);
+  EXPECT_EQ(found.at("product qkv"), "library product");
+  EXPECT_EQ(found.at("product gate_up"), "library product");
+  EXPECT_EQ(found.at("product down add"), "library product onto the residual");
+}
+
+TEST(Lowering, RefusesLayerNormsBehindBlocks) {
+  ModelConfig config = llama_config();
+  config.norm = Norm::layer, config.post_norms = true;
+  for (const int64_t rows : {8, 32, 64}) EXPECT_THROW(notes_of(config, rows), Error) << rows;
 }
 
 // Up to 32 rows that a kernel has normed are held by tiles: of small matrices, of gate and up, and of those with
