@@ -50,8 +50,8 @@ struct EngineOptions {
   std::function<void(const StepRecord&)> stepped;            // each committed step, in order; may be empty
   // Takes the changes of what prompts may find in the cache, in order, from Engine::advance(); may be empty.
   std::function<void(std::vector<PageEvent>)> pages_changed;
-  // Rows from which on steps are library products (models/step/step_shape.h); 0: never.
-  int64_t products_from = kProductsFromRows;
+  // Rows from which on steps are library products (models/step/step_shape.h); 0: never; none: as suits the network.
+  std::optional<int64_t> products_from;
   std::shared_ptr<const Tuning> tuning;  // of this device and model (models/tuning/step_tuning.h), or none
   PrefillForm prefill = PrefillForm::graph;
   // LoRA adapters that the device holds at once, each with a slot of its own for ranks up to max_adapter_rank: costs

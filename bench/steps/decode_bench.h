@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,7 +19,7 @@ struct DecodeBenchOptions {
   std::vector<int64_t> adapter_ranks{0};  // of the adapters that all rows have, up to 8 different ones; 0: none
   std::vector<RunMode> modes{RunMode::explicit_};
   EdgePolicy policy = EdgePolicy::programmatic;
-  int64_t products_from = kProductsFromRows;  // rows from which on steps are library products; 0: never
+  std::optional<int64_t> products_from;
   Numerics numerics = Numerics::fast;
   LaunchSteps steps;  // of a launch
   std::shared_ptr<const Tuning> tuning;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "bench/spread.h"
@@ -17,7 +18,7 @@ namespace nodewright {
 struct PrefillBenchOptions {
   std::vector<int64_t> tokens{1, 16, 128, 1024, 8192};
   std::vector<PrefillForm> forms{PrefillForm::graph, PrefillForm::piecewise, PrefillForm::eager};
-  int64_t products_from = kProductsFromRows;
+  std::optional<int64_t> products_from;
   std::shared_ptr<const Tuning> tuning;
   EdgePolicy policy = EdgePolicy::programmatic;
   Numerics numerics = Numerics::fast;

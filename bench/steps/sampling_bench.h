@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ struct SamplingBenchOptions {
   std::vector<RowSampling> settings;  // greedy is measured in any case
   std::vector<RunMode> modes{RunMode::explicit_};
   EdgePolicy policy = EdgePolicy::programmatic;
-  int64_t products_from = kProductsFromRows;
+  std::optional<int64_t> products_from;
   Numerics numerics = Numerics::fast;
   std::shared_ptr<const Tuning> tuning;
   int64_t max_context = 0;       // of the graphs; 0: the longest of `contexts`

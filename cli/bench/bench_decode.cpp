@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "bench/steps/decode_bench.h"
 #include "bench/steps/sampling_bench.h"
@@ -24,7 +25,7 @@ struct DecodeOptions {
   std::vector<std::string> modes{"explicit"};
   std::vector<std::string> sampling;  // empty: greedy steps beside the read bandwidth
   int samples = 20, steps = 20;
-  int64_t products_from = kProductsFromRows;
+  std::optional<int64_t> products_from;
   RecordOptions record;
 };
 
@@ -55,7 +56,7 @@ void check_at_least(const char* option, const std::vector<int64_t>& values, int6
 nlohmann::ordered_json decode_record(const DecodeOptions& options, Session& session) {
   nlohmann::ordered_json file = measurement_record(session.device(), options.record, options.session.model);
   file["edges"] = options.session.edges;
-  file["products_from"] = options.products_from;
+  if (options.products_from) file["products_from"] = *options.products_from;
   file["samples"] = options.samples;
   file["steps_per_sample"] = options.steps;
   file["tuned"] = session.tuning() != nullptr;

@@ -62,7 +62,7 @@ int bench_prefill_command(const PrefillOptions& options) {
   file["edges"] = options.session.edges;
   file["numerics"] = options.session.numerics;
   file["samples"] = bench.samples;
-  file["products_from"] = bench.products_from;
+  if (bench.products_from) file["products_from"] = *bench.products_from;
   file["lines"] = json_list(lines, prefill_line_json);
   write_record(options.record, file);
   return 0;

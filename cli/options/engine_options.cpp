@@ -133,7 +133,9 @@ void add_engine_options(CLI::App& command, EngineSettings& settings) {
   command
       .add_option("--products-from", settings.products_from,
                   fmt::format("rows from which on steps use the matmuls for many rows: up to {} rows kernels that hold "
-                              "them in registers, where they fit, else cuBLASLt; 0: never (default: {})",
+                              "them in registers, where they fit, else cuBLASLt; 0: never (default: {}, or 4 where "
+                              "all matrices have biases under LayerNorms, or 9 where norms stand before and behind "
+                              "blocks)",
                               kHeldToRows, kProductsFromRows))
       ->check(whole_number<uint32_t>);
   command
@@ -180,7 +182,7 @@ EngineOptions engine_options(const EngineSettings& settings, const SessionOption
   engine.max_context = std::min(needs.max_context, session.context_limit());
   engine.choices = needs.choices;
   engine.hidden = needs.hidden;
-  engine.products_from = settings.products_from.value_or(kProductsFromRows);
+  engine.products_from = settings.products_from;
   engine.prefill = prefill_form(settings.prefill);
   engine.memory_limit = memory_limit(settings.memory_limit, session.device());
   engine.prefix_cache = !settings.no_prefix_cache;

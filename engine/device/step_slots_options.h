@@ -36,8 +36,8 @@ struct StepSlotsOptions {
   // Told of every graph when it is there, by the thread that built it, under a lock; may be empty.
   std::function<void(const BuiltBucket&)> built;
 
-  // Rows from which on steps are library products (models/step/step_shape.h); 0: never.
-  int64_t products_from = kProductsFromRows;
+  // Rows from which on steps are library products (models/step/step_shape.h); 0: never; none: as suits the network.
+  std::optional<int64_t> products_from;
   PrefillForm prefill = PrefillForm::graph;
   AdapterLimits adapters = {};  // that rows may have: a second graph a bucket
   // 2: of a team, buckets that can be are two halves, whose sums are exchanged while the other half computes

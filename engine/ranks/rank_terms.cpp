@@ -71,7 +71,8 @@ std::vector<RankTerm> rank_terms(const StepSlotsOptions& options, const Device& 
           {"edges (--edges)", words_of(options.policy)},
           {"second choices", options.choices ? "yes" : "no"},
           {"hidden states", std::string(name_of(options.hidden))},
-          {"rows of library products (--products-from)", std::to_string(options.products_from)},
+          {"rows of library products (--products-from)",
+           options.products_from ? std::to_string(*options.products_from) : "as suits the network"},
           {"tuning (--tuning)", words_of(options.tuning.get())}};
 }
 

@@ -110,7 +110,7 @@ std::string by_rows(auto&& form) {
 
 StepShape step_of(const ModelConfig& config, int64_t rows) {
   const int64_t sampled = rows == kPromptRows ? 16 : rows;
-  return step_shape(network_form(network_of(config)), rows, sampled, kProductsFromRows, Numerics::fast);
+  return step_shape(network_form(network_of(config)), rows, sampled, {}, Numerics::fast);
 }
 
 std::string compute_capability(int major, int minor) { return fmt::format("{}.{}", major, minor); }

@@ -25,10 +25,10 @@ namespace nodewright {
 inline constexpr uint64_t kProductWorkspaceBytes = uint64_t{32} << 20;
 
 struct DecodeLimits {
-  int64_t rows = 1;                           // of the largest bucket
-  int64_t max_context = 0;                    // tokens of the longest sequence
-  int64_t sequences = 1;                      // that may be open at once
-  int64_t products_from = kProductsFromRows;  // rows from which on steps are products; 0: never
+  int64_t rows = 1;                      // of the largest bucket
+  int64_t max_context = 0;               // tokens of the longest sequence
+  int64_t sequences = 1;                 // that may be open at once
+  std::optional<int64_t> products_from;  // rows from which on steps are products; 0: never; none: as suits the network
   Numerics numerics = Numerics::fast;
   int64_t most_sampled = 0;  // rows of a step that choose; 0: one for each sequence
   HiddenStates hidden = HiddenStates::none;

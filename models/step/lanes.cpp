@@ -43,7 +43,7 @@ std::optional<StepShape> lane_shape(const ModelConfig& config, const NetworkForm
 }
 
 int64_t least_rows_in_lanes(const DecodeLimits& limits) {
-  const int64_t least = std::max({limits.sampled(), kHeldToRows + 1, limits.products_from});
+  const int64_t least = std::max({limits.sampled(), kHeldToRows + 1, limits.products_from.value_or(kProductsFromRows)});
   return 2 * ((least + kRowsOfLane - 1) / kRowsOfLane * kRowsOfLane);
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "kernels_src/attention/flash_decode.h"
 #include "models/adapters/adapter_layout.h"
@@ -16,9 +17,6 @@ namespace nodewright {
 // fast: the sums of a row may be ordered as suits the size of the step, so that its last bits differ from size to size.
 // invariant: one order on a device, whatever the size of the step and however a prompt is cut, at some cost in speed.
 enum class Numerics : uint8_t { fast, invariant };
-
-// Rows from which on products are used.
-inline constexpr int64_t kProductsFromRows = 17;
 
 // Rows of which a matrix is multiplied in tiles.
 inline constexpr int64_t kTilesFromRows = 3, kTilesToRows = 16;
@@ -95,17 +93,19 @@ struct StepShape {
   bool operator==(const StepShape&) const = default;
 };
 
-// `most_sampled`: rows that choose, at most. `products_from`: 0 is never. A library orders its sums as suits the rows,
-// and one row is no tile, so invariant numerics take neither products nor tiles.
+// `most_sampled`: rows that choose, at most. `from`: rows from which on products are used; 0: never; none: as suits the
+// network. A library orders its sums as suits the rows, and one row is no tile, so invariant numerics take neither
+// products nor tiles.
 // `measured`: what to do otherwise, on this device.
-inline StepShape step_shape(const NetworkForm& network, int64_t rows, int64_t most_sampled, int64_t products_from,
+inline StepShape step_shape(const NetworkForm& network, int64_t rows, int64_t most_sampled, std::optional<int64_t> from,
                             Numerics numerics, const StepTuning& measured = {}) {
   StepShape shape(rows, numerics);
   shape.network = network;
   if (numerics == Numerics::invariant) return shape;
   shape.tuning = measured;
   if (!network.tiles) return shape;
-  const bool many = products_from > 0 && rows >= products_from;
+  const int64_t least = from.value_or(network.products_from);
+  const bool many = least > 0 && rows >= least;
   shape.arithmetic = measured.arithmetic.value_or(many ? Arithmetic::products : Arithmetic::tiles);
   if (shape.with_products() && !network.products) shape.arithmetic = Arithmetic::tiles;
   if (shape.with_products()) shape.sampled_rows = std::min(rows, most_sampled);

@@ -217,7 +217,7 @@ TEST(KernelRulesSweep, HoldForEveryWidth) {
   constexpr uint64_t kFewBytes = 16;
   ShippedKernels all;
   const auto add = [&](const ModelConfig& config) {
-    add_step(all, kH100, config, step_shape(network_form(network_of(config)), 1, 1, kProductsFromRows, Numerics::fast));
+    add_step(all, kH100, config, step_shape(network_form(network_of(config)), 1, 1, {}, Numerics::fast));
   };
   for (const NamedModel& model : released_models()) add(model.config);
   struct Width {

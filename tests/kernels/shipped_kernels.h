@@ -117,7 +117,7 @@ inline constexpr std::array<Card, 9> kCards = {kA100, kA10, kRtx3090, kL4, kRtx4
 // A step of decoding as the engine asks for it on this card: with the tuning that the library ships, if it does.
 inline StepShape shipped_step(const Card& card, const ModelConfig& config, int64_t rows) {
   const Tuning tuning = shipped_tuning({card.driver_name, model_sizes(config)});
-  return step_shape(network_form(network_of(config)), rows, rows, kProductsFromRows, Numerics::fast, tuning.of(rows));
+  return step_shape(network_form(network_of(config)), rows, rows, {}, Numerics::fast, tuning.of(rows));
 }
 
 inline LoweredStep lowered_on(const Card& card, const ModelConfig& config, const StepShape& step) {

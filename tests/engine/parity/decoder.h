@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -21,7 +22,7 @@ struct DecoderOptions {
   Numerics numerics = Numerics::fast;
   RunMode mode = RunMode::explicit_;
   EdgePolicy policy = EdgePolicy::programmatic;
-  int64_t products_from = kProductsFromRows;
+  std::optional<int64_t> products_from;
   bool keep_logits = false;
   LaunchSteps steps = {};
   std::shared_ptr<const Tuning> tuning = {};

@@ -37,7 +37,7 @@ ModelConfig gpt2_config() {
 NetworkForm form_of(const ModelConfig& config) { return network_form(network_of(config)); }
 
 std::vector<LoweringNote> notes_of(const ModelConfig& config, int64_t rows, int sm_count = 132) {
-  const StepShape step = step_shape(form_of(config), rows, rows, kProductsFromRows, Numerics::fast);
+  const StepShape step = step_shape(form_of(config), rows, rows, {}, Numerics::fast);
   DeviceProperties device;
   device.cc_major = 9, device.sm_count = sm_count, device.shared_optin_bytes = 227 << 10;
   return lower(network_of(config), {config, step, device}).notes;
@@ -66,8 +66,32 @@ TEST(NetworkForm, OfEachFamilyFollowsFromItsOperations) {
   const NetworkForm all{.post_norms = false, .tiles = true, .products = true, .gained = true};
   EXPECT_EQ(form_of(llama_config()), all);
   EXPECT_EQ(form_of(qwen3_config()), all);
-  EXPECT_EQ(form_of(gemma3_config()), (NetworkForm{.post_norms = true, .tiles = true, .products = true}));
-  EXPECT_EQ(form_of(gpt2_config()), (NetworkForm{.tiles = true, .products = true}));
+  EXPECT_EQ(form_of(gemma3_config()),
+            (NetworkForm{.post_norms = true, .tiles = true, .products = true, .products_from = 9}));
+  EXPECT_EQ(form_of(gpt2_config()), (NetworkForm{.tiles = true, .products = true, .products_from = 4}));
+}
+
+TEST(NetworkForm, SaysFromHowManyRowsOnAStepIsOneOfProducts) {
+  const auto least = [](const ModelConfig& config) {
+    for (int64_t rows = 1;; ++rows)
+      if (step_shape(form_of(config), rows, rows, {}, Numerics::fast).with_products()) return rows;
+  };
+  EXPECT_EQ(least(llama_config()), 17);
+  EXPECT_EQ(least(gemma3_config()), 9);
+  EXPECT_EQ(least(gpt2_config()), 4);
+  ModelConfig config = llama_config();
+  config.norm = Norm::layer;
+  EXPECT_EQ(least(config), 17);
+  config.biases = {true, true, true, true};
+  EXPECT_EQ(least(config), 4);
+  for (bool Biases::*part : {&Biases::qkv, &Biases::out, &Biases::gate_up, &Biases::down}) {
+    ModelConfig lacking = config;
+    lacking.biases.*part = false;
+    EXPECT_EQ(least(lacking), 17);
+  }
+  EXPECT_EQ(least(shard_of(config, {.rank = 0, .ranks = 2})), 17);
+  EXPECT_FALSE(step_shape(form_of(config), 16, 16, 17, Numerics::fast).with_products());
+  EXPECT_FALSE(step_shape(form_of(config), 64, 64, 0, Numerics::fast).with_products());
 }
 
 TEST(NetworkForm, DoesNotDependOnBiasesOrOnTheGate) {
