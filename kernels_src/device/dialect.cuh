@@ -287,16 +287,6 @@ NODEWRIGHT_DEVICE float load_settled(const float* address) {
 #endif
 }
 
-NODEWRIGHT_DEVICE uint64_t load_settled(const uint64_t* address) {
-#ifdef __CUDACC_RTC__
-  uint64_t v;
-  asm volatile("ld.global.cg.u64 %0, [%1];" : "=l"(v) : "l"(address) : "memory");
-  return v;
-#else
-  return *address;
-#endif
-}
-
 // Loads what another block of this launch has written before a fence and an arrival. Bypasses L1.
 NODEWRIGHT_DEVICE float load_shared_by_grid(const float* address) {
 #ifdef __CUDACC_RTC__

@@ -2,8 +2,9 @@
 // token)) over the tokens that min-p, then top-k, then top-p keep: one draw, no sort, no dependence on row, batch or
 // step. Block (b, m): row m, the b-th part of it; the first block ends it.
 #include "kernels_src/device/cluster.cuh"
+#include "kernels_src/sampling/kept_tokens.cuh"
+#include "kernels_src/sampling/pivot_draw.cuh"
 #include "kernels_src/sampling/sample.h"
-#include "kernels_src/sampling/sampled_row.cuh"
 
 namespace nodewright {
 
@@ -15,15 +16,17 @@ struct Shared {
   ScoredToken *own_list, *list;  // [kMostListed] of the block, in place of its own bins; of the row, in place of sums
   uint32_t* keys;                // [kMostListed] of the row's list, in place of sums, too
   unsigned long long* weights;   // [kMostListed] where the block's own list has been
+  float* tops;                   // [kSpans][kSampleThreads], in place of bins and saved quads
   SavedQuads saved;
   unsigned long long* sums;  // [32]
   ScoredToken* scratch;      // [32]
-  ScoredToken* parts;        // [kMostBlocksOfRow]
   ScoredToken* best;         // [1]
   int* listed;               // [1]
   NoiseState* noise;         // [1]
   KeptSums* kept;            // [1]
 };
+
+static_assert(sizeof(float) * kSpans * kSampleThreads <= kLogitBins * kBytesOfBin + sizeof(float4) * kSampleSavedQuads);
 
 NODEWRIGHT_DEVICE Shared shared_of_block() {
   unsigned char* next = shared_memory();
@@ -38,28 +41,17 @@ NODEWRIGHT_DEVICE Shared shared_of_block() {
   shared.list = reinterpret_cast<ScoredToken*>(shared.bins.count_sum());
   shared.keys = reinterpret_cast<uint32_t*>(shared.list + kMostListed);
   shared.weights = reinterpret_cast<unsigned long long*>(kParts > 1 ? shared.own_list : shared.list);
+  shared.tops = reinterpret_cast<float*>(shared.bins.base);
   shared.saved.quads = reinterpret_cast<float4*>(take(kSampleSavedQuads * sizeof(float4)));
   shared.saved.places = reinterpret_cast<int*>(take(kSampleSavedQuads * sizeof(int)));
   shared.sums = reinterpret_cast<unsigned long long*>(take(32 * 8));
   shared.scratch = reinterpret_cast<ScoredToken*>(take(32 * sizeof(ScoredToken)));
-  shared.parts = reinterpret_cast<ScoredToken*>(take(kMostBlocksOfRow * sizeof(ScoredToken)));
   shared.best = reinterpret_cast<ScoredToken*>(take(sizeof(ScoredToken)));
   shared.listed = reinterpret_cast<int*>(take(8));
   shared.noise = reinterpret_cast<NoiseState*>(take(sizeof(NoiseState)));
   shared.kept = reinterpret_cast<KeptSums*>(take(sizeof(KeptSums)));
   shared.saved.count = reinterpret_cast<int*>(take(8));
   return shared;
-}
-
-// The best of this thread's parts of the row: of them, no token is a NaN.
-NODEWRIGHT_DEVICE ScoredToken best_of_parts(const ScoredToken* parts, int count) {
-  ScoredToken best{-INFINITY, -1};
-  NODEWRIGHT_NO_UNROLL
-  for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(kSampleThreads)) {
-    const ScoredToken part = parts[i];
-    best = better_part(best, part.token < 0 ? ScoredToken{0.0f, kNotANumber} : part);
-  }
-  return best;
 }
 
 // The row's best in the first block: of what all of them are sure of, and of what they have listed. False in all, with
@@ -122,63 +114,69 @@ NODEWRIGHT_KERNEL_OF(sample, Sample, kSampleThreads, 2) {
                      .noise = shared.noise};
   const float min_p = args.min_p.count > 0 ? load_settled(args.min_p.data + row) : 0.0f;
   if (greedy || sampled.k < 0 || sampled.k >= vocab) sampled.k = 0;
-  if (threadIdx.x == 0)
-    *shared.noise = NoiseState{load_settled(args.seed.data + row),
-                               static_cast<uint32_t>(load_settled(args.output_index.data + row))};
   const int parts = has_best ? static_cast<int>(static_cast<unsigned>(args.best.count) / gridDim.y) : 0;
   const bool walks = !has_best || sampled.k > parts;
+  const SpanTops spans = SpanTops::of(shared.tops, sampled.count);
   // After a cluster's barrier nothing is in L1, so this one comes before what is read twice.
   if constexpr (kParts > 1) cluster_wait();
   wait_for_inputs();
   if (row >= live || (greedy && has_best && part != 0)) return;
+  if (threadIdx.x == 0)
+    *shared.noise = NoiseState{args.seed.data[row], static_cast<uint32_t>(args.output_index.data[row])};
 
-  // The largest logit; a NaN wins over everything and fails the row. Top-k wants k of them, of a thread each: what is
-  // read for them now lies near when it is read again.
+  // The largest logit; a NaN wins over everything and fails the row. Top-k wants k of them, of a thread each.
   ScoredToken best{-INFINITY, -1};
-  if (walks) for_each_logit(sampled.logits, sampled.count, [&](float v, int i) { keep_best(best, v, first + i); });
+  if (walks) best = best_quad(sampled, spans);
   float top_of_thread = best.score;
   if (has_best) best = best_of_parts(args.best.data + row * parts, parts);
   if (!walks) top_of_thread = best.score;
   best = best_of_block<kWarps>(best, shared.scratch);
+  float least = -INFINITY;  // of top-k
+  if (sampled.k > 0) least = least_of_top_k(best.score, top_of_thread, sampled.k);
   if constexpr (kParts > 1) {
-    if (!has_best) {
-      if (static_cast<int>(threadIdx.x) < kParts)
-        store_to_block(static_cast<int>(threadIdx.x), shared.parts + part, best);
-      sync_blocks<kParts>();
-      NODEWRIGHT_NO_UNROLL
-      for (int i = 0; i < kParts; ++i) best = better_part(best, shared.parts[i]);
+    if (walks) {
+      float of_share = least;
+      if (sampled.k > 0) of_share = least_of_top_k(best.score, top_of_thread, (sampled.k + kParts - 1) / kParts);
+      meet_bounds<kParts>(best, least, of_share, reinterpret_cast<BlockBound*>(shared.sums));
     }
   }
 
   // An infinite one is nothing to weigh the others against.
-  if (!greedy && best.token != kNotANumber && fabsf(best.score) < INFINITY) {
+  const bool draws = !greedy && best.token != kNotANumber && fabsf(best.score) < INFINITY;
+  if (draws) {
     sampled.top = best.score;
     sampled.temperature = temperature;
     sampled.inverse = 1.0f / temperature;
-    sampled.least = min_p > 0.0f ? sampled.top + temperature * logf(min_p) : -INFINITY;
-    if (sampled.k > 0) sampled.least = fmaxf(sampled.least, least_of_top_k(sampled.top, top_of_thread, sampled.k));
-    // Where k parts of the whole row say what is least, what is not below is little, and the limits are found in it.
-    bool lists = sampled.k > 0 && sampled.k <= kMostListed && (!walks || kParts == 1);
-    bool done = false;
-    NODEWRIGHT_NO_UNROLL
-    for (bool more = true; more; lists = false) {
-      more = lists;
-      if (threadIdx.x == 0) *shared.listed = *shared.saved.count = 0, *shared.kept = {};
-      __syncthreads();
-      KeptBins kept;
-      if (lists)
-        kept = KeptBins{.sure = 0, .high = kBins, .last = 0};
-      else if (sampled.has_limits())
-        kept = kept_bins(sampled, WeightedBins<kParts>{shared.bins, shared.sums}, vocab, shared.saved, shared.kept);
-      best = draw_surely_kept(sampled, kept, shared.saved, shared.own_list, shared.listed);
-      done = best_of_blocks(best, sampled, kept, shared);
-      if (done) break;
-      sync_blocks<kParts>();
+    sampled.least = fmaxf(least, min_p > 0.0f ? sampled.top + temperature * logf(min_p) : -INFINITY);
+    if (sampled.k == 0) {
+      best = draw_by_pivots<kParts>(sampled, vocab, reinterpret_cast<PivotPlace*>(shared.bins.base), shared.scratch);
+    } else {
+      // What reaches `least` is little, and the limits are found in it: first without bins.
+      bool done = false;
+      NODEWRIGHT_NO_UNROLL
+      for (int tries = sampled.k <= kMostListed ? 2 : 1; tries > 0 && !done; --tries) {
+        if (threadIdx.x == 0) *shared.listed = *shared.saved.count = 0, *shared.kept = {};
+        __syncthreads();
+        KeptBins kept{.sure = 0, .high = kBins, .last = 0};
+        best = ScoredToken{-INFINITY, -1};
+        if (tries == 1) {
+          kept = kept_bins(sampled, WeightedBins<kParts>{shared.bins, shared.sums}, shared.saved, shared.kept);
+          best = draw_surely_kept(sampled, kept, shared.saved, shared.own_list, shared.listed);
+        } else if (walks) {
+          list_spans(sampled, spans, shared.saved.places, shared.saved.count, shared.own_list, shared.listed);
+        } else {
+          list_row(sampled, shared.own_list, shared.listed);
+        }
+        done = best_of_blocks(best, sampled, kept, shared);
+        if (!done) sync_blocks<kParts>();
+      }
+      if (!done) best.token = kNotANumber;  // the best logits that came are not those of the row
     }
-    if (!done) best.token = kNotANumber;  // the best logits that came are not those of the row
   }
   if (threadIdx.x == 0 && part == 0) {
-    const int token = best.token == kNotANumber ? -1 : best.token;
+    int token = best.token == kNotANumber ? -1 : best.token;
+    if (!draws && !has_best && token >= 0)
+      while (sampled.logits[token] != best.score) ++token;
     args.tokens.data[row] = token;
     if (args.delivered.count > 0) args.delivered.data[row] = token;
     args.last_token.data[sequence] = token;

@@ -17,11 +17,11 @@ struct Sample {
   Optional<Settled<float>> min_p = {};  // [rows] of the likeliest token's probability; 0: all. Or empty
   Settled<int32_t> top_k;               // [rows] of those; 0 = all; ties with the k-th are kept
   Settled<float> top_p;                 // [rows]; 1 = all; smallest set of the rest with at least this mass, ties kept
-  Settled<uint64_t> seed;               // [rows]
-  Settled<int32_t> output_index;  // [rows] which output of its sequence this is; with the seed, the whole random state
-  Settled<int32_t> n_live;        // [1]
-  PartialOut<int32_t> tokens;     // [rows] the choice; -1: the row has a NaN logit
-  InOut<int32_t> last_token;      // [sequences]; each row writes its own sequence's element
+  In<uint64_t> seed;                    // [rows]
+  In<int32_t> output_index;    // [rows] which output of its sequence this is; with the seed, the whole random state
+  Settled<int32_t> n_live;     // [1]
+  PartialOut<int32_t> tokens;  // [rows] the choice; -1: the row has a NaN logit
+  InOut<int32_t> last_token;   // [sequences]; each row writes its own sequence's element
   Optional<PartialOut<int32_t>> delivered = {};  // [rows] pinned host memory: the choice again; or empty
   int64_t vocab;
   int64_t logits_stride;
@@ -34,7 +34,7 @@ inline constexpr unsigned kSampleSavedQuads = 512;  // of a block, that may hold
 // Constant: kBlocksOfRow, a power of two. Several are a cluster and share the row.
 constexpr LaunchShape sample_shape(unsigned rows, unsigned blocks_of_row = 1) {
   constexpr unsigned kBinsBytes = kLogitBins * kBytesOfBin,
-                     kScratchBytes = 32 * 8 + 32 * 8 + kMostBlocksOfRow * 8 + 80 + kSampleSavedQuads * 20;
+                     kScratchBytes = 32 * 8 + 32 * 8 + 80 + kSampleSavedQuads * 20;
   return {{blocks_of_row, rows, 1}, {kSampleThreads, 1, 1}, kBinsBytes + kScratchBytes, {blocks_of_row, 1, 1}};
 }
 

@@ -235,6 +235,95 @@ TEST(Sample, ChoosesTheSameFromTheBestOfAnyNumberOfParts) {
   }
 }
 
+// Rows of every setting: a part of the vocabulary that is likely, thousands of equal logits, few tokens, near ones.
+std::vector<SampleRow> rows_of_every_setting(size_t vocab) {
+  std::vector<float> ties = random_logits(71, vocab), few(vocab, -kInfinity);
+  for (size_t i = 1; i < vocab; i += 3) ties[i] = 2.5f;
+  for (size_t i = 0; i < 5; ++i) few[i * (vocab - 1) / 4] = static_cast<float>(i);
+  std::vector<SampleRow> rows;
+  for (const std::vector<float>& logits : {random_logits(70, vocab), ties, few, random_logits(72, vocab, 0.01)})
+    for (const int32_t k : {0, 1, 64, 600})
+      for (const float p : {1.0f, 0.95f})
+        for (const float min_p : {0.0f, 0.02f})
+          rows.push_back({.logits = logits, .min_p = min_p, .top_k = k, .top_p = p, .seed = rows.size() + 1});
+  return rows;
+}
+
+// The blocks of a row are those that a step has on 132 multiprocessors. The vocabulary is a prime.
+TEST(Sample, ChoosesAsTheHostDoesWithEverySettingAtAnyNumberOfRows) {
+  SampleLaunch launch{rows_of_every_setting(2999), -1, {}, {}};
+  const std::vector<SampleRow> all = launch.rows;
+  const std::vector<int32_t> tokens = launch.run(1).tokens;
+  EXPECT_GE(agreed_with_host(all, tokens), 62);
+  if (!machine().device.properties().has_clusters()) return;
+  for (const auto& [count, place] : {std::pair<size_t, size_t>{1, 38}, {8, 8}, {8, 24}, {40, 20}, {64, 0}})
+    for (const size_t parts : {0, 132}) {
+      const auto first = all.begin() + static_cast<int64_t>(place), last = first + static_cast<int64_t>(count);
+      launch.rows.assign(first, last);
+      launch.best = parts > 0 ? bests_of(launch.rows, parts) : std::vector<ScoredToken>{};
+      const unsigned blocks = blocks_of_logit_row(static_cast<unsigned>(count), 132, kMostBlocksOfRow);
+      const auto expected = tokens.begin() + static_cast<int64_t>(place);
+      EXPECT_EQ(launch.run(blocks).tokens, std::vector<int32_t>(expected, expected + static_cast<int64_t>(count)))
+          << count << " rows, " << parts << " parts";
+    }
+}
+
+// Rows that are not drawn from, and their neighbours that are, in one launch of a vocabulary wider than a walk's step.
+TEST(Sample, FailsOrTakesTheLargestWhereARowIsNotDrawnFromWhateverTheSetting) {
+  const std::vector<float> clean = random_logits(73, 4099), masked(4099, -kInfinity);
+  std::vector<float> with_nan = clean, infinite = clean;
+  with_nan[4098] = kNaN;
+  infinite[2500] = infinite[2501] = kInfinity;
+  SampleLaunch launch;
+  std::vector<int32_t> expected;
+  for (const auto& [k, p] : {std::pair{0, 1.0f}, {0, 0.9f}, {64, 0.95f}, {700, 0.95f}}) {
+    const auto add = [&](const std::vector<float>& logits, int32_t token) {
+      launch.rows.push_back({.logits = logits, .top_k = k, .top_p = p, .seed = 4});
+      expected.push_back(token);
+    };
+    add(with_nan, -1);
+    add(masked, 0);
+    add(infinite, 2500);
+    add(clean, host_choice({.logits = clean, .top_k = k, .top_p = p, .seed = 4}).token);
+  }
+  EXPECT_EQ(launch.run().tokens, expected);
+}
+
+// A span that is read again has several quads of a thread, and its last may end with the row.
+TEST(Sample, FindsWhatTopKKeepsWhereASpanOfAThreadIsWide) {
+  constexpr size_t kVocab = 40003;
+  SampleLaunch launch;
+  std::vector<float> at_ends = random_logits(74, kVocab, 1.0);
+  for (size_t i = 0; i < 60; ++i) at_ends[i * 2048 % kVocab] = at_ends[kVocab - 1 - i % 3] = 9.0f;  // few threads'
+  for (const int32_t k : {3, 64, 512, 513})
+    for (const std::vector<float>& logits : {at_ends, random_logits(75, kVocab), random_logits(76, kVocab, 0.01)})
+      launch.rows.push_back({.logits = logits, .top_k = k, .top_p = 0.9f, .seed = launch.rows.size()});
+  const std::vector<int32_t> tokens = launch.run(1).tokens;
+  EXPECT_GE(agreed_with_host(launch.rows, tokens), 11);
+  if (machine().device.properties().has_clusters()) {
+    EXPECT_EQ(launch.run(4).tokens, tokens);
+  }
+}
+
+// As where memory is overwritten: there is no token to be drawn, and the kernel ends.
+TEST(Sample, FailsARowWhoseLogitsAreNotThoseOfTheBestThatCame) {
+  SampleLaunch launch;
+  for (const auto& [k, p] : {std::pair{0, 0.9f}, {5, 1.0f}, {5, 0.9f}})
+    launch.rows.push_back({.logits = random_logits(77, 1003), .top_k = k, .top_p = p});
+  for (size_t part = 0; part < 3 * 8; ++part) launch.best.push_back({1000.0f, 7});
+  EXPECT_EQ(launch.run().tokens, (std::vector<int32_t>{-1, -1, -1}));
+}
+
+// Each thread has many tokens that may win: a bound of the noise that is too low would leave one out.
+TEST(Sample, ChoosesAsTheHostDoesAmongManyLikelyTokens) {
+  SampleLaunch launch;
+  for (uint64_t i = 0; i < 16; ++i) {
+    const float top_p = i % 4 == 3 ? 0.5f : 1.0f;  // drawn again where the first choice is not kept
+    launch.rows.push_back({.logits = random_logits(60 + i, 20011, 0.5), .top_p = top_p, .seed = i});
+  }
+  EXPECT_GE(agreed_with_host(launch.rows, launch.run(1).tokens), 15);
+}
+
 // Llama-3.2's and Gemma-3's.
 TEST(SampleSweep, ChoosesAsTheHostDoesAtTheWidthOfReleasedVocabularies) {
   for (const size_t vocab : {128256, 262144}) {
