@@ -18,7 +18,7 @@ struct RopeAppend {
   In<int32_t> n_live;                        // [1]
   PartialOut<float> q;                       // [rows, heads, head_dim] rotated
   InOut<bf16> kv;                            // one layer's pool (kv_pages.h); each row writes its own position only
-  int64_t qkv_stride;
+  int64_t qkv_stride;                        // a multiple of 4 where head_dim is one of 8
   int64_t table_stride;
   float eps;                         // of the norms
   Optional<Frozen<bf16>> bias = {};  // [elements of a row that count] of the product that left qkv; empty if kBias is 0
@@ -27,9 +27,21 @@ struct RopeAppend {
 // Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kPageSize; kRotate: 0 where positions are learned; kHeadNorm:
 // 1 to norm q and k, as kNorm (kernels_src/residual/norm.h, not a LayerNorm) says; kBias, not beside kHeadNorm.
 inline constexpr unsigned kRopeThreads = 128;
-constexpr LaunchShape rope_append_shape(unsigned rows, unsigned heads, unsigned kv_heads, int64_t head_norm) {
-  const auto sums = static_cast<unsigned>(head_norm == 2 ? 2 * kRopeThreads / 32 : 0);
-  return {{kv_heads, rows, 1}, {kRopeThreads, 1, 1}, head_norm != 0 ? 4 * (heads / kv_heads + 1 + sums) : 0};
+// Key heads of a block: as many as leave each thread about four pieces of four elements, pairs of them of q and k.
+constexpr int64_t rope_heads_of_block(int64_t heads, int64_t kv_heads, int64_t head_dim) {
+  const int64_t pieces = kv_heads * ((heads / kv_heads + 1) * head_dim / 8 + head_dim / 4);
+  const int64_t blocks = pieces <= 4 * kRopeThreads ? 1 : (pieces + 4 * kRopeThreads - 1) / (4 * kRopeThreads);
+  return blocks >= kv_heads ? 1 : (kv_heads + blocks - 1) / blocks;
+}
+constexpr LaunchShape rope_append_shape(unsigned rows, unsigned heads, unsigned kv_heads, int64_t head_dim,
+                                        int64_t head_norm) {
+  const int64_t of_block = rope_heads_of_block(heads, kv_heads, head_dim);
+  const int64_t scales = head_norm == 2   ? 2 + 2 * kRopeThreads / 32
+                         : head_norm == 1 ? of_block * (heads / kv_heads + 1)
+                                          : 0;
+  return {{static_cast<unsigned>((kv_heads + of_block - 1) / of_block), rows, 1},
+          {kRopeThreads, 1, 1},
+          static_cast<unsigned>(4 * (head_dim + scales))};
 }
 
 }  // namespace nodewright

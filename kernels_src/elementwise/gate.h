@@ -19,10 +19,12 @@ struct Gate {
 };
 
 // Constants: kActivation (kernels_src/elementwise/activation.h), kGated, kBias; kRagged: 1 where the elements that
-// count of a row of x are no multiple of 8.
+// count of a row of x are no multiple of 8; kPasses: gate_passes().
 inline constexpr unsigned kGateThreads = 256;
+// Eights of x that a thread reads: several where there are blocks for all SMs anyway.
+constexpr int64_t gate_passes(unsigned rows) { return rows >= 256 ? 4 : 1; }
 constexpr LaunchShape gate_shape(unsigned rows, int64_t outputs, bool gated) {
-  const int64_t of_block = (gated ? 4 : 8) * static_cast<int64_t>(kGateThreads);
+  const int64_t of_block = gate_passes(rows) * (gated ? 4 : 8) * static_cast<int64_t>(kGateThreads);
   return {{static_cast<unsigned>((outputs + of_block - 1) / of_block), rows, 1}, {kGateThreads, 1, 1}, 0};
 }
 

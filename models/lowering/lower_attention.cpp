@@ -187,7 +187,8 @@ LoweringResult lower_rope_append(const LoweringContext& at, std::span<const Op> 
       .kernels = {kernel_choice<RopeAppend>(
           {"rope_append", std::move(constants)},
           rope_append_shape(static_cast<unsigned>(at.step.rows), static_cast<unsigned>(at.config.heads),
-                            static_cast<unsigned>(at.config.kv_heads), static_cast<int64_t>(head_norm(at, into))))},
+                            static_cast<unsigned>(at.config.kv_heads), at.config.head_dim,
+                            static_cast<int64_t>(head_norm(at, into))))},
       .emit = emits([rotates = into.rotates, biased](const LoadedRun& run, const StepPlace& step,
                                                      const StepWeights& weights, const CachePlace& cache) {
         emit_rope_append(run, step, weights, cache, rotates, biased);

@@ -129,7 +129,7 @@ LoweredRun product_deferred(const LoweringContext& at, const ProductSpec& spec) 
 LoweredRun head_product(const LoweringContext& at, const ProductSpec& spec) {
   const Op& product = spec.product;
   ProductTuning tuning = at.step.tuning.head.product;
-  if (at.step.sampled_rows != at.step.rows) tuning.as_rows = 0;  // that of all rows
+  if (at.step.sampled_rows != at.step.rows) tuning = {};  // that of all rows
   LoweredRun lowered{
       .operations = spec.operations,
       .products = {{"head", spec.rows, product.cols, product.outputs, Element::f32,
@@ -231,8 +231,11 @@ LoweringResult lower_gate(const LoweringContext& at, std::span<const Op> ops, Re
   if (!begins(ops, {OpKind::activate})) return {};
   const bool gated = ops[0].gated, adapted = at.step.adapters.any();
   const int64_t cols = matrix_size(at.config, Part::gate_up).outputs, stride = row_stride(cols);
-  std::vector<Constant> constants = {constant("kActivation", at.config.activation), constant("kGated", gated),
-                                     constant("kBias", at.config.biases.gate_up), constant("kRagged", cols != stride)};
+  std::vector<Constant> constants = {constant("kActivation", at.config.activation),
+                                     constant("kGated", gated),
+                                     constant("kBias", at.config.biases.gate_up),
+                                     constant("kRagged", cols != stride),
+                                     {"kPasses", gate_passes(static_cast<unsigned>(at.step.rows))}};
   const LaunchShape shape = gate_shape(static_cast<unsigned>(at.step.rows), at.config.intermediate, gated);
   if (adapted) constants.push_back(rank_constant(at));
   return LoweredRun{

@@ -62,8 +62,6 @@ struct RopeCase {
   int32_t n_live;
   std::vector<float> qkv, frequencies;
 
-  static constexpr int64_t kGap = 3;  // elements between two rows of qkv
-
   RopeCase(Heads heads, std::vector<uint64_t> row_numbers, std::vector<int32_t> at_positions,
            std::vector<int32_t> page_table, int64_t pool_pages)
       : h(heads),
@@ -84,7 +82,7 @@ struct RopeCase {
   }
 
   int64_t rows() const { return static_cast<int64_t>(positions.size()); }
-  int64_t stride() const { return h.width() + kGap; }
+  int64_t stride() const { return h.width() + (h.head_dim % 8 == 0 ? 4 : 3); }  // with a gap between two rows
   int64_t page_elements() const { return 2 * h.kv_heads * kPageSize * h.padded(); }
 
   struct Result {
@@ -99,7 +97,7 @@ struct RopeCase {
     const Guarded<bf16> kv("kv", at(pages * page_elements())), q_gains("q_gain", gains(0)), k_gains("k_gain", gains(1));
     const auto kernel = machine().kernels.kernel<RopeAppend>(
         h.request(), rope_append_shape(static_cast<unsigned>(rows()), static_cast<unsigned>(h.heads),
-                                       static_cast<unsigned>(h.kv_heads), h.head_norm));
+                                       static_cast<unsigned>(h.kv_heads), h.head_dim, h.head_norm));
     RopeAppend args{.qkv = packed,
                     .frequencies = {},
                     .q_gain = {},

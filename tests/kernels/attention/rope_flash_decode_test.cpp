@@ -148,22 +148,23 @@ struct RopeFlashDecodeCase {
              .eps = 1e-6f,
              .scale = attention.scale()});
       } else {
-        run_node<RopeAppend>(machine().kernels.kernel<RopeAppend>(
-                                 rope, rope_append_shape(static_cast<unsigned>(s.rows), static_cast<unsigned>(s.heads),
-                                                         static_cast<unsigned>(s.kv_heads), family.head_norm)),
-                             {.qkv = packed,
-                              .frequencies = turns,
-                              .q_gain = q_gain,
-                              .k_gain = k_gain,
-                              .positions = positions,
-                              .sequences = sequence_list,
-                              .block_table = table,
-                              .n_live = live,
-                              .q = q,
-                              .kv = kv,
-                              .qkv_stride = width(),
-                              .table_stride = attention.table_stride,
-                              .eps = 1e-6f});
+        run_node<RopeAppend>(
+            machine().kernels.kernel<RopeAppend>(
+                rope, rope_append_shape(static_cast<unsigned>(s.rows), static_cast<unsigned>(s.heads),
+                                        static_cast<unsigned>(s.kv_heads), s.head_dim, family.head_norm)),
+            {.qkv = packed,
+             .frequencies = turns,
+             .q_gain = q_gain,
+             .k_gain = k_gain,
+             .positions = positions,
+             .sequences = sequence_list,
+             .block_table = table,
+             .n_live = live,
+             .q = q,
+             .kv = kv,
+             .qkv_stride = width(),
+             .table_stride = attention.table_stride,
+             .eps = 1e-6f});
         run_node<Attend>(machine().kernels.kernel<Attend>(attend, attention.flash().launch_shape()),
                          {.q = q,
                           .kv = kv,

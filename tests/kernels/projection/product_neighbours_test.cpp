@@ -95,14 +95,18 @@ TEST(NormRows, OfALayerNormSurviveALargeMean) {
 struct GateCase {
   Activation activation;
   bool gated, biased;
+  unsigned shaped_for;  // rows for which the launch is shaped, of which kRowCount are there
 };
 
 TEST(GateRows, AgreeWithTheReferenceAtOddSizesAndLeavePaddedRowsAlone) {
-  for (const auto& [activation, gated, biased] : {GateCase{Activation::silu, true, false},
-                                                  {Activation::gelu_tanh, true, false},
-                                                  {Activation::silu, true, true},
-                                                  {Activation::gelu_tanh, false, true},
-                                                  {Activation::silu, false, false}})
+  for (const auto& [activation, gated, biased, shaped_for] : {GateCase{Activation::silu, true, false, kRowCount},
+                                                              {Activation::gelu_tanh, true, false, kRowCount},
+                                                              {Activation::silu, true, true, kRowCount},
+                                                              {Activation::gelu_tanh, false, true, kRowCount},
+                                                              {Activation::silu, false, false, kRowCount},
+                                                              {Activation::silu, true, false, 256},
+                                                              {Activation::silu, true, true, 256},
+                                                              {Activation::gelu_tanh, false, true, 256}})
     for (const int64_t outputs : {1, 50, 1024, 1030, 2051}) {
       const int64_t unit = gated ? 2 : 1, x_stride = (unit * outputs + 7) / 8 * 8, y_stride = (outputs + 7) / 8 * 8;
       std::vector<bf16> x(at(kRowCount * x_stride), to_bf16(kNaN)), bias;
@@ -112,12 +116,15 @@ TEST(GateRows, AgreeWithTheReferenceAtOddSizesAndLeavePaddedRowsAlone) {
       for (int64_t i = 0; i < unit * outputs; ++i) bias.push_back(to_bf16(noise(97, at(i))));
       const Guarded<bf16> input("x", x), biases("bias", bias), y("y", at(kRowCount * y_stride));
       const Guarded<int32_t> live("n_live", std::vector{kLiveRows});
+      LaunchShape shape = gate_shape(shaped_for, outputs, gated);
+      shape.grid[1] = kRowCount;
       run_node(machine().kernels.kernel<Gate>({"gate",
                                                {{"kActivation", static_cast<int64_t>(activation)},
                                                 {"kGated", gated ? 1 : 0},
                                                 {"kBias", biased ? 1 : 0},
-                                                {"kRagged", unit * outputs % 8 == 0 ? 0 : 1}}},
-                                              gate_shape(kRowCount, outputs, gated)),
+                                                {"kRagged", unit * outputs % 8 == 0 ? 0 : 1},
+                                                {"kPasses", gate_passes(shaped_for)}}},
+                                              shape),
                {.from = {input, x_stride},
                 .to = {y, y_stride},
                 .n_live = live,
