@@ -1,4 +1,4 @@
-// Times every node of one model's decode step.
+// Times every node of one model's step: of rows that decode, or of a prompt.
 #pragma once
 
 #include <cstdint>
@@ -16,6 +16,7 @@ struct NodeBenchOptions {
   int64_t batch = 1;        // rows, all live
   int64_t context = 1024;   // keys a row attends to, its own included
   int64_t max_context = 0;  // what the graph is built for, and the bytes that attention is said to read; 0: context
+  int64_t prompt = 0;       // tokens of a prompt that goes through in one step instead; 0: rows decode
   EdgePolicy policy = EdgePolicy::programmatic;
   Numerics numerics = Numerics::fast;
   std::shared_ptr<const Tuning> tuning;

@@ -69,7 +69,9 @@ uint64_t kv_bytes_of_step(const ModelConfig& config, int64_t batch, int64_t cont
   return sizeof(bf16) * static_cast<uint64_t>(2 * batch * keys * config.kv_width() / steps);
 }
 
-int64_t filling_rows(int64_t context) { return context < 512 ? DirectStepsOptions{}.prefill_rows : 512; }
+int64_t filling_rows(int64_t context) {
+  return context < 128 ? DirectStepsOptions{}.prefill_rows : std::min<int64_t>(context, 512);
+}
 
 std::vector<StepRow> fill_bucket(DirectSteps& steps, int64_t context) {
   const DirectStepsOptions& options = steps.options();

@@ -4,12 +4,10 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <optional>
 
 #include "bench/measured_work.h"
-#include "engine/device/step_device.h"
-#include "engine/device/step_inputs.h"
+#include "bench/steps/prompt_step.h"
 #include "runtime/error.h"
 #include "runtime/event.h"
 
@@ -74,29 +72,6 @@ double attention_flops(const ModelConfig& c, int64_t tokens) {
   for (int64_t position = 0; position < tokens; ++position) keys += static_cast<double>(attended_keys(c, position + 1));
   return 4 * keys * static_cast<double>(c.query_width());
 }
-
-// One prompt as one step, with everything it needs.
-struct PromptStep {
-  PromptStep(const ModelPlace& place, const StepSlotsOptions& options) : device(place, options, nullptr) {
-    const int tokens = options.buckets.largest();
-    const DecodeState state = device.state(0, tokens);
-    device.make_cache(options, options.pages);
-    plan = device.step_plan(device.cache(), tokens, state, options.policy, false, DecodePurpose::step);
-    const std::vector<int32_t> prompt = some_tokens(tokens, device.config().vocab);
-    std::vector<int32_t> pages(static_cast<size_t>(options.pages));
-    std::iota(pages.begin(), pages.end(), 0);
-    device.write_table(0, pages);
-    for (int64_t row = 0; row < tokens; ++row) {
-      const int64_t position = row == 0 ? tokens - 1 : row - 1;  // the one that chooses comes first
-      write_row(state.host_inputs, row, {.token = prompt[static_cast<size_t>(position)], .position = position});
-    }
-    state.host_inputs.n_live.data[0] = static_cast<int32_t>(tokens);
-    state.host_inputs.n_sampled.data[0] = 1;
-  }
-
-  StepDevice device;
-  Plan plan;
-};
 
 struct FormRun {
   PrefillForm form;

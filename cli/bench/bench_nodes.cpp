@@ -1,4 +1,4 @@
-// nodewright bench nodes: what each node of a decode step takes, by layer and by node, as tables, JSON and a timeline.
+// nodewright bench nodes: what each node of a step takes, by layer and by node, as tables, JSON and a timeline.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "cli/output/output_file.h"
 #include "cli/report/bench_record.h"
 #include "cli/session.h"
+#include "engine/option_range.h"
 #include "graph/timing/node_timer.h"
 #include "graph/timing/plan_timings.h"
 
@@ -20,7 +21,7 @@ namespace {
 
 struct NodesOptions {
   SessionOptions session;
-  int64_t context = 1024;
+  int64_t context = 1024, prompt = 0;
   int samples = 30, launches = 10;
   std::filesystem::path timeline, blocks;
   RecordOptions record;
@@ -135,7 +136,10 @@ nlohmann::ordered_json record_of(const NodesOptions& options, const Device& devi
                                  const Totals& totals) {
   nlohmann::ordered_json file = measurement_record(device, options.record, options.session.model);
   file["edges"] = options.session.edges;
-  file["context"] = options.context;
+  if (options.prompt > 0)
+    file["prompt"] = options.prompt;
+  else
+    file["context"] = options.context;
   file["max_context"] = bench.max_context;
   file["sum_us"] = totals.sum_us;
   file.update(nlohmann::ordered_json::parse(to_json(bench.timings, bench.plan)));
@@ -166,6 +170,7 @@ int bench_nodes_command(const NodesOptions& options) {
                                       {.batch = options.session.bucket,
                                        .context = options.context,
                                        .max_context = options.session.max_context,
+                                       .prompt = options.prompt,
                                        .policy = edge_policy(options.session.edges),
                                        .numerics = numerics_of(options.session.numerics),
                                        .tuning = session.tuning(),
@@ -189,13 +194,19 @@ int bench_nodes_command(const NodesOptions& options) {
 
 void add_bench_nodes(CLI::App& bench, Action& chosen) {
   auto options = std::make_shared<NodesOptions>();
-  CLI::App* nodes = bench.add_subcommand("nodes", "Time every node of a decode step, without a profiler");
+  CLI::App* nodes = bench.add_subcommand("nodes", "Time every node of a step, without a profiler");
   add_session_options(*nodes, options->session);
   refuse_mode(*nodes, "nodes are timed in a graph that is made for it, and there is no other way to run that");
   add_bucket_option(*nodes, options->session);
   nodes->add_option("--context", options->context, "keys a row attends to")
       ->check(CLI::Range(int64_t{2}, int64_t{1} << 30))
       ->capture_default_str();
+  nodes
+      ->add_option("--prompt", options->prompt,
+                   "tokens of a prompt, whose one step is timed instead of rows that decode")
+      ->check(CLI::Range(int64_t{1}, kMostRows))
+      ->excludes("--context")
+      ->excludes("--bucket");
   nodes->add_option("--samples", options->samples, "of each figure")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();
