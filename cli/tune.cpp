@@ -29,12 +29,14 @@ struct TuneOptions {
 };
 
 void check(const TuneOptions& options) {
-  for (const int64_t rows : options.tuner.rows)
-    if (rows < 1 || rows > kMostTunedRows)
-      throw Error({.doing = "use --batch",
-                   .object = std::to_string(rows),
-                   .detail = fmt::format("it is outside 1 to {}", kMostTunedRows),
-                   .fault = Fault::usage});
+  for (const auto& [option, all] :
+       {std::pair{"--batch", &options.tuner.rows}, std::pair{"--prompt", &options.tuner.prompts}})
+    for (const int64_t rows : *all)
+      if (rows < 1 || rows > kMostTunedRows)
+        throw Error({.doing = fmt::format("use {}", option),
+                     .object = std::to_string(rows),
+                     .detail = fmt::format("it is outside 1 to {}", kMostTunedRows),
+                     .fault = Fault::usage});
 }
 
 void print(const TunerTrial& trial) {
@@ -79,8 +81,14 @@ int tune(const TuneOptions& options) {
   bool is_new = !options.out.empty();  // a file that was named holds this measurement alone
   TunerOptions tuner = options.tuner;
   tuner.stop = interrupted;
-  for (const int64_t rows : options.tuner.rows) {
-    tuner.rows = {rows};
+  tuner.in_use = session.tuning();
+  std::vector<std::pair<int64_t, bool>> steps;  // rows, and whether they are a prompt
+  for (const int64_t rows : options.tuner.rows) steps.emplace_back(rows, false);
+  for (const int64_t rows : options.tuner.prompts) steps.emplace_back(rows, true);
+  for (const auto& [rows, of_prompt] : steps) {
+    tuner.rows.clear();
+    tuner.prompts.clear();
+    (of_prompt ? tuner.prompts : tuner.rows).push_back(rows);
     const Tuning found = tune_steps(session.device(), session.kernels(), session.model(), tuner, told);
     if (interrupted() && !is_worth_keeping(found, rows, path)) break;
     save(found, path, std::exchange(is_new, false));
@@ -116,7 +124,12 @@ void add_tune(CLI::App& app, Action& chosen) {
       ->required();
   command->add_option("--device", options->session.device, kDeviceHelp)->capture_default_str();
   add_load_format_option(*command, options->session);
-  command->add_option("--batch", options->tuner.rows, "rows of a step, one or more")->capture_default_str();
+  CLI::Option* const batch =
+      command->add_option("--batch", options->tuner.rows, "rows of a step that decodes, one or more")
+          ->capture_default_str();
+  CLI::Option* const prompt = command->add_option(
+      "--prompt", options->tuner.prompts,
+      "rows of a prompt's step, one or more: the library's products alone are tried; without --batch no other steps");
   command->add_option("--context", options->tuner.context, "keys that every row attends to")
       ->check(CLI::Range(2, 1 << 24))
       ->capture_default_str();
@@ -133,12 +146,14 @@ void add_tune(CLI::App& app, Action& chosen) {
   command->add_option("--out", options->out, "file to write, replacing it (default: where the other commands look)");
   command->add_flag("--remove", options->remove, "delete the tuning that was found for this device and model before")
       ->excludes("--out")
-      ->excludes("--batch")
+      ->excludes(batch)
+      ->excludes(prompt)
       ->excludes("--context")
       ->excludes("--parts")
       ->excludes("--samples")
       ->excludes("--steps");
-  command->callback([options, &chosen] {
+  command->callback([options, batch, prompt, &chosen] {
+    if (*prompt && !*batch) options->tuner.rows.clear();
     chosen = [options] {
       check(*options);
       return options->remove ? remove_tuning(*options) : tune(*options);

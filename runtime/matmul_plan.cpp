@@ -1,5 +1,6 @@
 #include "runtime/matmul_plan.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <utility>
@@ -89,6 +90,18 @@ std::string to_string(const MatmulShape& shape) {
   return text;
 }
 
+std::string to_string(const MatmulConfig& c) {
+  std::string text = "algorithm " + std::to_string(c.algorithm) + ", tile " + std::to_string(c.tile) + ", stages " +
+                     std::to_string(c.stages) + ", split-K " + std::to_string(c.split_k);
+  for (const auto& [what, number] : {std::pair{"reduction", c.reduction},
+                                     {"swizzle", c.swizzle},
+                                     {"custom", c.custom},
+                                     {"inner", c.inner},
+                                     {"cluster", c.cluster}})
+    if (number != 0) text += std::string(", ") + what + " " + std::to_string(number);
+  return text;
+}
+
 // cuBLASLt's matrices are column-major: it sees every stored matrix transposed, and computes y^T = op(b)^T . op(a)^T,
 // so that its first operand is our b and its rows are our columns. Its bias runs along its rows: our [n].
 struct MatmulPlan::Descriptors {
@@ -152,6 +165,25 @@ class Operation {
   cublaslt::MatmulDesc descriptor_ = nullptr;
 };
 
+// What the library does not say is 0.
+MatmulConfig config_of(const MatmulLibrary& library, const cublaslt::Algorithm& algorithm) {
+  const auto number = [&](int attribute, size_t bytes = 4) -> int64_t {
+    uint32_t value = 0;
+    size_t written = 0;
+    return library.entries().MatmulAlgoConfigGetAttribute(&algorithm, attribute, &value, bytes, &written) == 0 ? value
+                                                                                                               : 0;
+  };
+  return {.algorithm = number(cublaslt::kConfigId),
+          .tile = number(cublaslt::kConfigTile),
+          .stages = number(cublaslt::kConfigStages),
+          .split_k = number(cublaslt::kConfigSplitK),
+          .reduction = number(cublaslt::kConfigReduction),
+          .swizzle = number(cublaslt::kConfigSwizzle),
+          .custom = number(cublaslt::kConfigCustom),
+          .inner = number(cublaslt::kConfigInnerShape, 2),
+          .cluster = number(cublaslt::kConfigClusterShape, 2)};
+}
+
 // What the heuristics may choose from.
 class Preference {
  public:
@@ -202,50 +234,71 @@ MatmulPlan::MatmulPlan(Device& device, std::string name, const MatmulShape& shap
 
 MatmulPlan::~MatmulPlan() = default;
 
+std::string MatmulPlan::numbers_of(const MatmulOptions& options) const {
+  return to_string(shape_) + ", at most " + std::to_string(options.workspace_limit_bytes) +
+         " workspace bytes, addresses aligned to " + std::to_string(alignment_bytes_);
+}
+
+std::vector<cublaslt::HeuristicResult> MatmulPlan::proposed(const MatmulOptions& options, int most) const {
+  const ContextGuard current(device_);
+  const Descriptors& d = *descriptors_;
+  // An address with the promised alignment: heuristics look at a bias pointer's alignment, not at the memory.
+  const Operation operation(*library_, name_, shape_, alignment_bytes_);
+  const Preference preference(*library_, name_, options);
+  std::vector<cublaslt::HeuristicResult> results(static_cast<size_t>(std::max(most, 1)));
+  int found = 0;
+  library_->check(library_->entries().MatmulAlgoGetHeuristic(library_->handle(device_), operation.get(), d.first,
+                                                             d.second, d.c, d.y, preference.get(),
+                                                             static_cast<int>(results.size()), results.data(), &found),
+                  "cublasLtMatmulAlgoGetHeuristic", "choose an algorithm for product", name_, numbers_of(options),
+                  "allow a larger workspace or promise a larger alignment");
+  results.resize(static_cast<size_t>(found));
+  return results;
+}
+
 void MatmulPlan::choose_algorithm(std::shared_ptr<const MatmulLibrary> library, const MatmulOptions& options) {
   const ContextGuard current(device_);
   library_ = std::move(library);
   descriptors_ = std::make_unique<Descriptors>(library_, name_, shape_);
-  const Descriptors& d = *descriptors_;
-  // An address with the promised alignment: heuristics look at a bias pointer's alignment, not at the memory.
-  const Operation operation(*library_, name_, shape_, alignment_bytes_);
-  const cublaslt::Handle handle = library_->handle(device_);
-  const std::string numbers = to_string(shape_) + ", at most " + std::to_string(options.workspace_limit_bytes) +
-                              " workspace bytes, addresses aligned to " + std::to_string(alignment_bytes_);
   if (options.algorithm) {
+    const Descriptors& d = *descriptors_;
+    const Operation operation(*library_, name_, shape_, alignment_bytes_);
     cublaslt::HeuristicResult checked{};
-    library_->check(library_->entries().MatmulAlgoCheck(handle, operation.get(), d.first, d.second, d.c, d.y,
-                                                        &*options.algorithm, &checked),
-                    "cublasLtMatmulAlgoCheck", "pin the algorithm of product", name_, numbers,
+    library_->check(library_->entries().MatmulAlgoCheck(library_->handle(device_), operation.get(), d.first, d.second,
+                                                        d.c, d.y, &*options.algorithm, &checked),
+                    "cublasLtMatmulAlgoCheck", "pin the algorithm of product", name_, numbers_of(options),
                     "plan the product again with this version of the library");
     if (checked.workspace_bytes > options.workspace_limit_bytes)
       throw Error({.doing = "pin the algorithm of product",
                    .object = name_,
-                   .detail = numbers + ": it needs " + std::to_string(checked.workspace_bytes),
+                   .detail = numbers_of(options) + ": it needs " + std::to_string(checked.workspace_bytes),
                    .advice = "allow a larger workspace, or choose another algorithm"});
     algorithm_ = *options.algorithm;
     workspace_bytes_ = checked.workspace_bytes;
     return;
   }
-  const Preference preference(*library_, name_, options);
-  const int wanted = options.candidate + 1;
-  std::vector<cublaslt::HeuristicResult> proposed(static_cast<size_t>(std::max(wanted, 1)));
-  int found = 0;
-  library_->check(
-      library_->entries().MatmulAlgoGetHeuristic(handle, operation.get(), d.first, d.second, d.c, d.y, preference.get(),
-                                                 static_cast<int>(proposed.size()), proposed.data(), &found),
-      "cublasLtMatmulAlgoGetHeuristic", "choose an algorithm for product", name_, numbers,
-      "allow a larger workspace or promise a larger alignment");
-  if (options.candidate < 0 || found <= options.candidate)
+  const auto all = proposed(options, options.config ? kMostMatmulProposals : options.candidate + 1);
+  auto taken = all.end();
+  if (options.config)
+    taken = std::ranges::find_if(all, [&](const cublaslt::HeuristicResult& one) {
+      return one.state == 0 && config_of(*library_, one.algorithm) == *options.config;
+    });
+  else if (options.candidate >= 0 && options.candidate < std::ssize(all))
+    taken = all.begin() + options.candidate;
+  if (taken == all.end())
     throw Error({.doing = "choose an algorithm for product",
                  .object = name_,
-                 .detail = numbers + ": candidate " + std::to_string(options.candidate) + " of " +
-                           std::to_string(found) + " proposed",
-                 .advice = "take an earlier candidate, or allow a larger workspace"});
-  const cublaslt::HeuristicResult& taken = proposed[static_cast<size_t>(options.candidate)];
-  library_->check(taken.state, "cublasLtMatmulAlgoGetHeuristic", "choose an algorithm for product", name_, numbers);
-  algorithm_ = taken.algorithm;
-  workspace_bytes_ = taken.workspace_bytes;
+                 .detail = numbers_of(options) + ": " +
+                           (options.config ? to_string(*options.config) + " is none"
+                                           : "candidate " + std::to_string(options.candidate)) +
+                           " of " + std::to_string(all.size()) + " proposed by cuBLASLt " +
+                           std::to_string(library_->version()),
+                 .advice = options.config ? "measure again with this version of the library"
+                                          : "take an earlier candidate, or allow a larger workspace"});
+  library_->check(taken->state, "cublasLtMatmulAlgoGetHeuristic", "choose an algorithm for product", name_,
+                  numbers_of(options));
+  algorithm_ = taken->algorithm;
+  workspace_bytes_ = taken->workspace_bytes;
 }
 
 MatmulSpans MatmulPlan::spans() const {
@@ -263,19 +316,10 @@ uint64_t MatmulPlan::flops() const {
 
 std::string MatmulPlan::describe() const {
   if (backend_ == MatmulBackend::reference) return "reference product";
-  std::string text = "cuBLASLt " + std::to_string(library_->version());
-  const auto add = [&](const char* what, int attribute) {
-    int32_t value = 0;
-    size_t written = 0;
-    if (library_->entries().MatmulAlgoConfigGetAttribute(&algorithm_, attribute, &value, sizeof value, &written) == 0)
-      text += std::string(", ") + what + " " + std::to_string(value);
-  };
-  add("algorithm", cublaslt::kConfigId);
-  add("tile", cublaslt::kConfigTile);
-  add("stages", cublaslt::kConfigStages);
-  add("split-K", cublaslt::kConfigSplitK);
-  return text;
+  return "cuBLASLt " + std::to_string(library_->version()) + ", " + to_string(config());
 }
+
+MatmulConfig MatmulPlan::config() const { return library_ ? config_of(*library_, algorithm_) : MatmulConfig{}; }
 
 void MatmulPlan::check_operands(const MatmulOperands& operands) const {
   const MatmulSpans span = spans();
@@ -383,6 +427,16 @@ std::shared_ptr<const MatmulPlan> MatmulPlanner::plan(std::string name, const Ma
        {{"kInput", static_cast<int64_t>(shape.inputs)}, {"kOutput", static_cast<int64_t>(shape.output)}}},
       reference_product_shape(shape.m, shape.n));
   return plan;
+}
+
+std::vector<MatmulConfig> MatmulPlanner::proposals(const MatmulPlan& plan) const {
+  std::vector<MatmulConfig> all;
+  if (!library_) return all;
+  for (const cublaslt::HeuristicResult& one : plan.proposed({}, kMostMatmulProposals))
+    if (const MatmulConfig config = config_of(*library_, one.algorithm);
+        one.state == 0 && !std::ranges::count(all, config))
+      all.push_back(config);
+  return all;
 }
 
 }  // namespace nodewright

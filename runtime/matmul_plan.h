@@ -15,6 +15,7 @@
 
 #include "kernels_src/projection/reference_product.h"
 #include "runtime/kernels/kernel_cache.h"
+#include "runtime/libraries/matmul_config.h"
 #include "runtime/libraries/matmul_library.h"
 
 namespace nodewright {
@@ -48,7 +49,11 @@ struct MatmulOptions {
   int candidate = 0;              // which of the algorithms that the heuristics propose, the best first
   // This one instead: MatmulPlan::algorithm() of an earlier plan, of this or of another shape.
   std::optional<cublaslt::Algorithm> algorithm;
+  std::optional<MatmulConfig> config;  // or the first one of these numbers among kMostMatmulProposals
 };
+
+// Algorithms that the heuristics are asked for where one is looked for among them.
+inline constexpr int kMostMatmulProposals = 32;
 
 // Device addresses, as MatmulShape has them: a, b, c, bias, y. c is 0 when beta adds to y itself, bias when there is
 // none, workspace when it needs no bytes.
@@ -81,9 +86,10 @@ class MatmulPlan {
   MatmulSpans spans() const;                                     // bytes of each operand
   uint64_t flops() const;                                        // 2 m n k
 
-  // cuBLASLt only: the algorithm's 64 bytes, good for the same library version; and in words, "cuBLASLt 130100,
-  // algorithm 66, tile 10, stages 35, split-K 3". The reference says "reference product".
+  // cuBLASLt only: the algorithm's 64 bytes, good for the same library version; its numbers; and in words, "cuBLASLt
+  // 130100, algorithm 66, tile 10, stages 35, split-K 3". The reference says "reference product".
   const cublaslt::Algorithm& algorithm() const { return algorithm_; }
+  MatmulConfig config() const;
   std::string describe() const;
 
   // Submits the product. cuBLASLt: one library call, which launches kernels of its own and can be captured.
@@ -100,6 +106,9 @@ class MatmulPlan {
   MatmulPlan(Device& device, std::string name, const MatmulShape& shape, const MatmulOptions& options,
              MatmulBackend backend);
   void choose_algorithm(std::shared_ptr<const MatmulLibrary> library, const MatmulOptions& options);
+  // Asks the library of choose_algorithm() for at most `most`.
+  std::vector<cublaslt::HeuristicResult> proposed(const MatmulOptions& options, int most) const;
+  std::string numbers_of(const MatmulOptions& options) const;
   void check_operands(const MatmulOperands& operands) const;
 
   Device& device_;
@@ -128,6 +137,9 @@ class MatmulPlanner {
   // algorithm fits shape, alignment and workspace. `name` is what errors call the product.
   std::shared_ptr<const MatmulPlan> plan(std::string name, const MatmulShape& shape,
                                          const MatmulOptions& options = {}) const;
+
+  // The algorithms that the heuristics propose for a plan's product, the best first, each once; of the reference none.
+  std::vector<MatmulConfig> proposals(const MatmulPlan& plan) const;
 
   // The backend of every plan.
   MatmulBackend backend() const { return library_ ? MatmulBackend::cublaslt : MatmulBackend::reference; }

@@ -4,12 +4,15 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <memory>
+#include <ranges>
 #include <set>
 #include <utility>
 
 #include "bench/paired_times.h"
 #include "bench/steps/decode_bench.h"
+#include "bench/steps/prompt_step.h"
 #include "engine/device/step_limits.h"
 #include "graph/dump/graph_dump.h"
 #include "runtime/error.h"
@@ -42,6 +45,12 @@ Number number(const std::string& part, const std::string& name, ProjectionTuning
   return number;
 }
 
+constexpr std::pair<const char*, ProjectionTuning StepTuning::*> kProducts[] = {{"gate_up", &StepTuning::gate_up},
+                                                                                {"down", &StepTuning::down},
+                                                                                {"head", &StepTuning::head},
+                                                                                {"qkv", &StepTuning::qkv},
+                                                                                {"out", &StepTuning::out}};
+
 // In the order in which they are tried: what changes most comes first.
 std::vector<Number> all_numbers() {
   std::vector<Number> numbers;
@@ -56,11 +65,7 @@ std::vector<Number> all_numbers() {
   numbers.push_back(number("attend", "attend.warps", &StepTuning::attend, &AttendTuning::warps, {2, 4, 8, 16}));
   numbers.push_back(number("shared", "shared.carveout", &StepTuning::shared, &SharedTuning::carveout,
                            {14, 28, 43, 57, 71, 85, 100}));  // of 228 KiB: 32, 64, 100, 132, 164, 196, 228
-  for (const auto& [part, of] : {std::pair{"gate_up", &StepTuning::gate_up},
-                                 {"down", &StepTuning::down},
-                                 {"head", &StepTuning::head},
-                                 {"qkv", &StepTuning::qkv},
-                                 {"out", &StepTuning::out}}) {
+  for (const auto& [part, of] : kProducts) {
     const std::string name = part;
     const auto matvec = &ProjectionTuning::matvec;
     const auto tile = &ProjectionTuning::tile;
@@ -74,9 +79,35 @@ std::vector<Number> all_numbers() {
     numbers.push_back(number(name, name + ".tile.piece", of, tile, &TileTuning::piece, {1, 2, 3, 4, 6, 8}));
     numbers.push_back(number(name, name + ".tile.warps", of, tile, &TileTuning::warps, {4, 5, 6, 7, 8}));
     numbers.push_back(number(name, name + ".tile.splits", of, tile, &TileTuning::splits, {1, 2, 4, 8}));
-    numbers.push_back(number(name, name + ".product.algorithm", of, &ProjectionTuning::product,
-                             &ProductTuning::algorithm, {2, 3, 4, 5, 6, 7, 8}));
   }
+  return numbers;
+}
+
+constexpr int kProposalsToTry = 16;
+
+// The algorithms that the library proposes for each of its products in such a step.
+std::vector<Number> product_numbers(const ModelPlace& place, const StepShape& shape) {
+  std::map<std::string, Number> found;
+  const DecoderKernels kernels = decoder_kernels(*place.kernels, place.model->config(), shape);
+  const auto add = [&](const std::vector<DecoderKernels::Run>& runs) {
+    for (const DecoderKernels::Run& run : runs)
+      for (const std::shared_ptr<const MatmulPlan>& plan : run.loaded.products) {
+        const auto part = std::ranges::find(kProducts, plan->name(), [](const auto& product) { return product.first; });
+        if (part == std::end(kProducts) || found.contains(plan->name())) continue;
+        Number& number = found[plan->name()] = {plan->name(), plan->name() + ".product", {}};
+        for (const MatmulConfig& config :
+             MatmulPlanner(*place.device, *place.kernels).proposals(*plan) | std::views::take(kProposalsToTry))
+          number.candidates.emplace_back(to_string(config), [=, of = part->second](StepTuning& tuning) {
+            (tuning.*of).product = {.config = config};
+          });
+      }
+  };
+  add(kernels.first);
+  add(kernels.last);
+  std::ranges::for_each(kernels.kinds, add);
+  std::vector<Number> numbers;
+  for (const auto& [part, of] : kProducts)
+    if (const auto number = found.find(part); number != found.end()) numbers.push_back(std::move(number->second));
   return numbers;
 }
 
@@ -102,17 +133,34 @@ constexpr int kSamplesForAnError = 3;
 // As far behind as this it is not tried again when other numbers have changed.
 constexpr double kHopeless = 1.06;
 
-// Steps and their plan; once filled, they are ready to be launched again and again.
-struct Candidate {
-  Candidate(const ModelPlace& place, const DirectStepsOptions& options)
-      : steps(place, options), plan(to_text(steps.plan())) {
-    for (const PlanNode& node : steps.plan().nodes)
-      if (node.kernel != nullptr) constants += to_string(node.kernel->request) + "\n";
+// Steps that decode, once filled, or a prompt's, ready to be launched again and again.
+class Candidate {
+ public:
+  Candidate(const ModelPlace& place, const DirectStepsOptions& options, bool of_prompt) {
+    if (of_prompt)
+      prompt_ = std::make_unique<PromptStep>(place, options.slots);
+    else
+      steps_ = std::make_unique<DirectSteps>(place, options);
+    built_ = to_text(plan());
+    for (const PlanNode& node : plan().nodes)
+      if (node.kernel != nullptr) built_ += to_string(node.kernel->request) + "\n";
   }
+  void fill(int64_t context) {
+    if (steps_)
+      fill_bucket(*steps_, context);
+    else
+      run_ = std::make_unique<PlanRun>(plan(), RunMode::explicit_, stream());
+  }
+  void launch() { steps_ ? steps_->run().launch() : run_->launch(); }
+  const Stream& stream() { return steps_ ? steps_->device().compute() : prompt_->device.compute(); }
+  const Plan& plan() const { return steps_ ? steps_->plan() : prompt_->plan; }
+  const std::string& built() const { return built_; }  // the plan's text, and the constants that it leaves out
 
-  DirectSteps steps;
-  std::string plan;
-  std::string constants;  // of its kernels, which the plan's text leaves out
+ private:
+  std::unique_ptr<DirectSteps> steps_;  // or
+  std::unique_ptr<PromptStep> prompt_;
+  std::unique_ptr<PlanRun> run_;  // the prompt's
+  std::string built_;
 };
 
 class Tuner {
@@ -121,15 +169,20 @@ class Tuner {
       : place_(place), options_(options), told_(told) {}
 
   // Tunes steps of `rows` rows.
-  StepTuning tune(int64_t rows, const std::vector<Number>& numbers) {
+  StepTuning tune(int64_t rows, bool of_prompt, std::vector<Number> numbers) {
     rows_ = rows;
-    best_ = {};
-    current_ = build({});
-    fill_bucket(current_->steps, options_.context);
+    of_prompt_ = of_prompt;
+    best_ = of_prompt && options_.in_use ? options_.in_use->of(rows) : StepTuning{};
+    if (of_prompt) numbers.clear();
+    for (Number& number : product_numbers(place_, shape_of_products()))
+      if (options_.parts.empty() || std::ranges::count(options_.parts, number.part))
+        numbers.push_back(std::move(number));
+    current_ = build(best_);
+    current_->fill(options_.context);
     compared_.clear();
     refused_.clear();
     hopeless_.clear();
-    for (int round = 0; round < options_.most_rounds; ++round) {
+    for (int round = 0; round < (of_prompt ? 1 : options_.most_rounds); ++round) {
       const StepTuning before = best_;
       for (const Number& number : numbers) try_values(number);
       if (best_ == before) break;
@@ -140,16 +193,30 @@ class Tuner {
 
  private:
   DirectStepsOptions steps_options(const StepTuning& tuning) const {
+    auto step = std::make_shared<const Tuning>(Tuning{.key = {}, .steps = {{rows_, tuning}}, .products = {}});
+    if (of_prompt_)
+      return {.slots = {.buckets = BucketSet({static_cast<int>(rows_)}),
+                        .max_context = rows_,
+                        .pages = pages_for(rows_),
+                        .tuning = std::move(step)}};
     return {.bucket = rows_,
             .prefill_rows = filling_rows(options_.context),
-            .slots = {.max_context = options_.context,
-                      .sequences = rows_,
-                      .tuning = std::make_shared<const Tuning>(
-                          Tuning{.key = {}, .steps = {{rows_, tuning}}, .products = {}})}};
+            .slots = {.max_context = options_.context, .sequences = rows_, .tuning = std::move(step)}};
   }
 
   std::unique_ptr<Candidate> build(const StepTuning& tuning) {
-    return std::make_unique<Candidate>(place_, steps_options(tuning));
+    return std::make_unique<Candidate>(place_, steps_options(tuning), of_prompt_);
+  }
+
+  StepShape shape(const StepTuning& tuning, int64_t rows) const {
+    return shape_of(*place_.model, steps_options(tuning).slots, static_cast<int>(rows), nullptr);
+  }
+
+  // The step with the library's products for all projections that may be.
+  StepShape shape_of_products() const {
+    StepTuning tuning = best_;
+    for (const auto& [part, of] : kProducts) (tuning.*of).product = {.config = {.algorithm = 1}};
+    return shape(tuning, rows_);
   }
 
   StepTuning best_with(const std::function<void(StepTuning&)>& set) const {
@@ -168,11 +235,9 @@ class Tuner {
       const StepTuning tuning = best_with(set);
       if (is_known(tuning)) continue;
       try {
-        for (const int64_t rows : {rows_, filling_rows(options_.context)}) {
-          const StepShape shape = shape_of(*place_.model, steps_options(tuning).slots, static_cast<int>(rows), nullptr);
-          std::ranges::move(decoder_kernel_requests(*place_.kernels, place_.model->config(), shape),
+        for (const int64_t rows : {rows_, of_prompt_ ? rows_ : filling_rows(options_.context)})
+          std::ranges::move(decoder_kernel_requests(*place_.kernels, place_.model->config(), shape(tuning, rows)),
                             std::back_inserter(requests));
-        }
       } catch (const Error&) {  // said at its turn
       }
     }
@@ -195,7 +260,7 @@ class Tuner {
       try {
         candidate = build(tuning);
         if (!is_new(*candidate)) continue;
-        fill_bucket(candidate->steps, options_.context);
+        candidate->fill(options_.context);
       } catch (const Error& error) {  // its kernels spill registers, or need more than a block may have
         refused_.push_back(tuning);
         trial.refused = error.what();
@@ -213,8 +278,7 @@ class Tuner {
   }
 
   bool is_new(const Candidate& candidate) {
-    const auto built = [](const Candidate& of) { return of.plan + of.constants; };
-    return built(candidate) != built(*current_) && compared_.insert(built(candidate)).second;
+    return candidate.built() != current_->built() && compared_.insert(candidate.built()).second;
   }
 
   void compare(Candidate& candidate, TunerTrial& trial) {
@@ -240,9 +304,9 @@ class Tuner {
   }
 
   double step_us(Candidate& candidate) {
-    const Stream& stream = candidate.steps.device().compute();
+    const Stream& stream = candidate.stream();
     start_.record(stream);
-    for (int i = 0; i < options_.launches_per_sample; ++i) candidate.steps.run().launch();
+    for (int i = 0; i < options_.launches_per_sample; ++i) candidate.launch();
     end_.record(stream);
     end_.synchronize();
     return 1e3 * static_cast<double>(end_.ms_since(start_)) / options_.launches_per_sample;
@@ -253,6 +317,7 @@ class Tuner {
   const std::function<void(const TunerTrial&)>& told_;
   Event start_{*place_.device, "tune.start", true}, end_{*place_.device, "tune.end", true};
   int64_t rows_ = 0;
+  bool of_prompt_ = false;
   StepTuning best_;
   std::unique_ptr<Candidate> current_;  // of the best
   std::set<std::string> compared_;      // plans with their constants, against the best
@@ -268,10 +333,12 @@ Tuning tune_steps(Device& device, KernelCache& kernels, const DecoderModel& mode
   Tuning tuning{
       .key = {.device = device.properties().name, .model = model_sizes(model.config())}, .steps = {}, .products = {}};
   Tuner tuner({&device, &kernels, &model}, options, told);
-  for (const int64_t rows : options.rows) {
-    if (options.stop && options.stop()) break;
-    tuning.steps[rows] = tuner.tune(rows, numbers);
-  }
+  const auto tune = [&](const std::vector<int64_t>& all, bool of_prompts) {
+    for (const int64_t rows : all)
+      if (!options.stop || !options.stop()) tuning.steps[rows] = tuner.tune(rows, of_prompts, numbers);
+  };
+  tune(options.rows, false);
+  tune(options.prompts, true);
   return tuning;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -14,15 +15,18 @@
 namespace nodewright {
 
 struct TunerOptions {
-  std::vector<int64_t> rows{1};
-  int64_t context = 1024;          // keys that every row attends to
-  std::vector<std::string> parts;  // which are tried: "arithmetic", "attend", "qkv", ...; empty: all
-  int samples = 9;                 // of each of the two, in turns
+  std::vector<int64_t> rows{1};  // of steps that decode
+  // Rows of steps that are one prompt each, of which only the library's products are tried, against `in_use`.
+  std::vector<int64_t> prompts;
+  std::shared_ptr<const Tuning> in_use;  // may be null
+  int64_t context = 1024;                // keys that every row of a step that decodes attends to
+  std::vector<std::string> parts;        // which are tried: "arithmetic", "attend", "qkv", ...; empty: all
+  int samples = 9;                       // of each of the two, in turns
   int launches_per_sample = 20;
   double least_gain = 0.002;  // of the step's time, for a candidate to be taken
   // Standard errors that its gain has to exceed, too, and three samples for there to be any; 0: whatever is faster.
   double least_errors = 3;
-  int most_rounds = 2;         // over all numbers
+  int most_rounds = 2;         // over all numbers; of prompts one
   std::function<bool()> stop;  // asked before each candidate; true: what was found so far is the result
 };
 

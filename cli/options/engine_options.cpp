@@ -212,6 +212,7 @@ std::unique_ptr<Engine> make_engine(const EngineSettings& settings, const Sessio
     };
   auto made = std::make_unique<Engine>(session.places(), engine);
   progress->wipe();
+  for (const std::string& why : made->slots().untaken()) say("nodewright: the tuning is not followed: {}\n", why);
   for (const NamedFolder& one : named_folders("--adapter", settings.adapters))
     made->load_adapter(one.name, made->read_adapter(one.folder));
   if (log) log->write(head_of_log(engine, options, session, *made));

@@ -6,7 +6,9 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -106,6 +108,7 @@ class StepDevice {
   MemoryUse& memory() { return memory_; }
   const MemoryUse& memory() const { return memory_; }
   const Bound& bound(bool adapted) const { return adapted ? bound_adapted_ : bound_; }
+  std::set<std::string> untaken() const;  // DecoderKernels::untaken of all
   std::vector<Slot>& slots() { return slots_; }
   const std::vector<Slot>& slots() const { return slots_; }
   Slot& slot(int index) { return slots_.at(static_cast<size_t>(index)); }

@@ -58,6 +58,14 @@ void StepDevice::bind_kernels(const StepSlotsOptions& options) {
   }
 }
 
+std::set<std::string> StepDevice::untaken() const {
+  std::set<std::string> all;
+  for (const Bound* const bound : {&bound_, &bound_adapted_})
+    for (const BoundKernels* const part : {&bound->whole, &bound->lane})
+      for (const auto& [bucket, kernels] : *part) all.insert(kernels.untaken.begin(), kernels.untaken.end());
+  return all;
+}
+
 Plan StepDevice::step_plan(const KvCache& cache, int bucket, const DecodeState& state, EdgePolicy policy, bool adapted,
                            DecodePurpose purpose) const {
   return decoder_plan(device_, *model_, bound(adapted).whole.at(bucket), cache, state, purpose, policy,

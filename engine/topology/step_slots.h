@@ -123,6 +123,8 @@ class StepSlots {
   const KvCache& cache() const { return first().cache(); }
   const MemoryUse& memory() const;  // of the device that has the most
   const BuiltGraphs& built() const { return built_; }
+  // What of the tuning is not taken, and why, of the first device.
+  std::set<std::string> untaken() const { return first().untaken(); }
 
  private:
   void build(const StepSlotsOptions& options);

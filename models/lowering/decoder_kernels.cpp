@@ -33,23 +33,27 @@ KernelChoice advance_choice(const StepShape& step) {
   return kernel_choice<Advance>({"advance", {}}, advance_shape(static_cast<unsigned>(step.rows)));
 }
 
-// The plan as measured: of another algorithm than the first that the library proposes, or of one that it proposes for
-// other rows; null where this version of it has none such.
+// The plan as measured: of the algorithm that the tuning names, or of the one that the library proposes for other rows.
+// Where this version of it has none such, of the first that it proposes, and `untaken` says why.
 std::shared_ptr<const MatmulPlan> tuned_product(const MatmulPlanner& planner, const std::string& name,
-                                                const MatmulShape& shape, const ProductTuning& tuning) {
-  const MatmulOptions candidate{.candidate = static_cast<int>(std::max<int64_t>(tuning.algorithm, 1)) - 1};
+                                                const MatmulShape& shape, const ProductTuning& tuning,
+                                                std::vector<std::string>& untaken) {
   try {
-    if (tuning.as_rows == 0 || tuning.as_rows == shape.m) return planner.plan(name, shape, candidate);
-    MatmulShape proposed = shape;
-    proposed.m = tuning.as_rows;
-    return planner.plan(name, shape, {.algorithm = planner.plan(name, proposed, candidate)->algorithm()});
-  } catch (const Error&) {
-    return nullptr;
+    if (tuning.names_algorithm()) return planner.plan(name, shape, {.config = tuning.config});
+    if (tuning.as_rows != 0 && tuning.as_rows != shape.m) {
+      MatmulShape proposed = shape;
+      proposed.m = tuning.as_rows;
+      return planner.plan(name, shape, {.algorithm = planner.plan(name, proposed)->algorithm()});
+    }
+  } catch (const Error& error) {
+    untaken.emplace_back(error.what());
   }
+  return planner.plan(name, shape);
 }
 
 // x . W^T, of rows that lie as far apart as W's.
-std::shared_ptr<const MatmulPlan> planned(const MatmulPlanner& planner, const ProductChoice& choice) {
+std::shared_ptr<const MatmulPlan> planned(const MatmulPlanner& planner, const ProductChoice& choice,
+                                          std::vector<std::string>& untaken) {
   const int64_t stride = row_stride(choice.cols);
   const MatmulShape shape{.m = choice.rows,
                           .n = choice.outputs,
@@ -61,9 +65,7 @@ std::shared_ptr<const MatmulPlan> planned(const MatmulPlanner& planner, const Pr
                           .ldy = choice.y_stride,
                           .alpha = choice.alpha,
                           .beta = choice.beta};
-  if (choice.tuning != ProductTuning{})
-    if (auto plan = tuned_product(planner, choice.name, shape, choice.tuning)) return plan;
-  return planner.plan(choice.name, shape);
+  return tuned_product(planner, choice.name, shape, choice.tuning, untaken);
 }
 
 std::pair<const LoadedKernel*, LaunchShape> loaded(KernelCache& cache, const KernelChoice& choice,
@@ -104,18 +106,19 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
   LoweredStep lowered = lowered_step(cache, config, step);
   const int64_t carveout = step.tuning.shared.carveout;
   std::optional<MatmulPlanner> planner;  // opens the library
+  DecoderKernels k{.shape = step, .form = lowered.form};
   const auto load_all = [&](std::vector<LoweredRun>& runs) {
     std::vector<DecoderKernels::Run> all;
     for (LoweredRun& run : runs) {
       LoadedRun loaded_run;
       for (const KernelChoice& choice : run.kernels) loaded_run.kernels.push_back(loaded(cache, choice, carveout));
       if (!run.products.empty() && !planner) planner.emplace(cache.device(), cache);
-      for (const ProductChoice& choice : run.products) loaded_run.products.push_back(planned(*planner, choice));
+      for (const ProductChoice& choice : run.products)
+        loaded_run.products.push_back(planned(*planner, choice, k.untaken));
       all.push_back({std::move(run), std::move(loaded_run)});
     }
     return all;
   };
-  DecoderKernels k{.shape = step, .form = lowered.form};
   k.first = load_all(lowered.first);
   k.last = load_all(lowered.last);
   for (std::vector<LoweredRun>& kind : lowered.kinds) k.kinds.push_back(load_all(kind));

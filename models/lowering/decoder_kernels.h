@@ -28,6 +28,7 @@ struct DecoderKernels {
   std::vector<std::vector<Run>> kinds;  // of layers; empty for those that the stage has none of
   std::vector<size_t> layers;           // the kind of each; of a stage its own
   Kernel<Advance> advance;              // empty where a launch is one step
+  std::vector<std::string> untaken;     // why a library's product is not as the tuning says
 
   // The runs of a layer, by its kind.
   const std::vector<Run>& of_layer(int64_t layer) const { return kinds[layers[static_cast<size_t>(layer)]]; }

@@ -278,7 +278,7 @@ LoweringResult by_rows(const LoweringContext& at, const ProductSpec& spec, Resid
 LoweringResult in_gained_tiles(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
   if (form != ResidualForm::gained) return "the residual does not come times the next gain";
   if ((at.step.sampled_rows + 7) / 8 != (at.step.rows + 7) / 8) return "its squares are of more rows";
-  if (at.step.tuning.head.product.algorithm != 0) return "a library's product was measured to be faster";
+  if (at.step.tuning.head.product.names_algorithm()) return "a library's product was measured to be faster";
   return multiplied(at, spec, form, true);
 }
 

@@ -65,10 +65,9 @@ struct StepShape {
   // Whether the projections of a step of products may all be tiles past rows of x that stay in registers, which needs
   // clusters, instead of a library's: unless one of those has been measured to be faster.
   bool may_hold() const {
-    return with_products() && rows <= kHeldToRows &&
-           tuning.qkv.product.algorithm + tuning.out.product.algorithm + tuning.gate_up.product.algorithm +
-                   tuning.down.product.algorithm ==
-               0;
+    return with_products() && rows <= kHeldToRows && !tuning.qkv.product.names_algorithm() &&
+           !tuning.out.product.names_algorithm() && !tuning.gate_up.product.names_algorithm() &&
+           !tuning.down.product.names_algorithm();
   }
   // Whether kernels that complete the residual may leave it times the next norm's gain, where all projections of the
   // step are in tiles: of 8 or 16 rows, whose lanes share a warp evenly. Up to 4 rows every block reads few of them:

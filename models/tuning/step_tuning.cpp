@@ -58,7 +58,16 @@ void each_number(Number&& of, const TileTuning*, Function&& f) {
 
 template <class Number, class Function>
 void each_number(Number&& of, const ProductTuning*, Function&& f) {
-  f("algorithm", of.algorithm, 1, 16, 1);
+  constexpr int64_t kMost = UINT32_MAX;
+  f("algorithm", of.config.algorithm, 1, kMost, 1);
+  f("tile", of.config.tile, 1, kMost, 1);
+  f("stages", of.config.stages, 1, kMost, 1);
+  f("split_k", of.config.split_k, 1, kMost, 1);
+  f("reduction", of.config.reduction, 1, kMost, 1);
+  f("swizzle", of.config.swizzle, 1, kMost, 1);
+  f("custom", of.config.custom, 1, kMost, 1);
+  f("inner", of.config.inner, 1, kMost, 1);
+  f("cluster", of.config.cluster, 1, kMost, 1);
   f("as_rows", of.as_rows, 1, kMostTunedRows, 1);
 }
 
@@ -144,7 +153,7 @@ std::map<int64_t, int64_t> read_sizes(const ConfigFields& fields) {
     const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), rows);
     if (error != std::errc() || end != key.data() + key.size() || rows < 1 || rows > kMostTunedRows)
       fields.refuse(fmt::format("{}{} is no number of rows, 1 to {}", fields.prefix(), in_quotes(key), kMostTunedRows));
-    sizes[rows] = fields.integer(key, 0, 1, kMostTunedRows);
+    sizes[rows] = fields.integer(key, 0, 0, kMostTunedRows);
   }
   return sizes;
 }

@@ -12,6 +12,7 @@
 #include "kernels_src/product/rows/matvec_shape.h"
 #include "kernels_src/product/tiles/tile_shape.h"
 #include "models/config/model_config.h"
+#include "runtime/libraries/matmul_config.h"
 
 namespace nodewright {
 
@@ -35,8 +36,9 @@ struct SharedTuning {
 };
 
 struct ProductTuning {
-  int64_t algorithm = 0;  // which of those that the library proposes, 1 the first; where it proposes fewer, the first
-  int64_t as_rows = 0;    // the library proposes for a product of this many rows instead of the step's
+  MatmulConfig config;  // the library's algorithm; the first that it proposes where it proposes no such one
+  int64_t as_rows = 0;  // without one: the library proposes for a product of this many rows instead of the step's
+  bool names_algorithm() const { return config != MatmulConfig{}; }
   bool operator==(const ProductTuning&) const = default;
 };
 
@@ -66,8 +68,8 @@ struct TuningKey {
 // steps take the same kernels.
 std::string model_sizes(const ModelConfig& config);
 
-// ProductTuning::as_rows of steps by their least number of rows, up to the next: for all sizes a few algorithms, each
-// of which is a kernel that the library takes 2 ms to load.
+// ProductTuning::as_rows of steps by their least number of rows, up to the next, 0 for what the library proposes for
+// these: for all sizes a few algorithms, each of which is a kernel that the library takes 2 ms to load.
 struct ProductSizes {
   std::map<int64_t, int64_t> qkv, out, gate_up, down, head;
   bool operator==(const ProductSizes&) const = default;

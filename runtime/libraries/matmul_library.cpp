@@ -39,7 +39,11 @@ static_assert(cublaslt::kPreferenceWorkspaceBytes == CUBLASLT_MATMUL_PREF_MAX_WO
 static_assert(cublaslt::kConfigId == CUBLASLT_ALGO_CONFIG_ID && cublaslt::kConfigTile == CUBLASLT_ALGO_CONFIG_TILE_ID &&
               cublaslt::kConfigSplitK == CUBLASLT_ALGO_CONFIG_SPLITK_NUM &&
               cublaslt::kConfigReduction == CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME &&
-              cublaslt::kConfigStages == CUBLASLT_ALGO_CONFIG_STAGES_ID);
+              cublaslt::kConfigSwizzle == CUBLASLT_ALGO_CONFIG_CTA_SWIZZLING &&
+              cublaslt::kConfigCustom == CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION &&
+              cublaslt::kConfigStages == CUBLASLT_ALGO_CONFIG_STAGES_ID &&
+              cublaslt::kConfigInnerShape == CUBLASLT_ALGO_CONFIG_INNER_SHAPE_ID &&
+              cublaslt::kConfigClusterShape == CUBLASLT_ALGO_CONFIG_CLUSTER_SHAPE_ID);
 #endif
 
 }  // namespace

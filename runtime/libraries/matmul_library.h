@@ -44,7 +44,8 @@ inline constexpr int kEpilogueBias = 4;
 inline constexpr int kPreferenceWorkspaceBytes = 1;
 inline constexpr int kPreferenceAlignmentA = 5, kPreferenceAlignmentB = 6, kPreferenceAlignmentC = 7,
                      kPreferenceAlignmentD = 8;
-inline constexpr int kConfigId = 0, kConfigTile = 1, kConfigSplitK = 2, kConfigReduction = 3, kConfigStages = 6;
+inline constexpr int kConfigId = 0, kConfigTile = 1, kConfigSplitK = 2, kConfigReduction = 3, kConfigSwizzle = 4,
+                     kConfigCustom = 5, kConfigStages = 6, kConfigInnerShape = 7, kConfigClusterShape = 8;
 
 // clang-format off
 #define NODEWRIGHT_CUBLASLT_ENTRIES(X)                                                                               \

@@ -99,6 +99,18 @@ TEST_F(StepTuner, GivesWhatItFoundWhenItIsStopped) {
   EXPECT_FALSE(tuning.steps.at(1) == StepTuning{});
 }
 
+// The CPU driver's reference has one algorithm.
+TEST_F(StepTuner, LeavesAPromptAsItIsInUseWhereTheLibraryProposesNothing) {
+  auto in_use = std::make_shared<Tuning>();
+  in_use->products.down = {{17, 40}};
+  const Tuning tuning = tune({.rows = {}, .prompts = {48}, .in_use = in_use, .samples = 1, .launches_per_sample = 1});
+  ASSERT_EQ(tuning.steps.size(), 1u);
+  EXPECT_EQ(tuning.steps.at(48).down.product.as_rows, 40);
+  if (opened_.driver->is_cpu()) {
+    EXPECT_TRUE(trials_.empty());
+  }
+}
+
 TEST_F(StepTuner, NamesAPartThatAStepDoesNotHave) {
   expect_error([&] { tune({.parts = {"out", "embed"}}); }, {"embed", "no such part", "gate_up"});
   EXPECT_TRUE(trials_.empty());

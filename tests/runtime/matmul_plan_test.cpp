@@ -229,10 +229,30 @@ TEST_F(MatmulPlanFakeOnCpuDriver, TakesTheCandidateThatIsAskedFor) {
   const MatmulShape shape{.m = 4, .n = 4, .k = 4};
   EXPECT_EQ(planner.plan("p", shape, {.candidate = 2})->algorithm().words[1], 2u);
   EXPECT_EQ(planner.plan("p", shape, {.candidate = 2})->describe(),
-            "cuBLASLt 990000, algorithm 2, tile 0, stages 0, split-K 0");
+            "cuBLASLt 990000, algorithm 2, tile 0, stages 0, split-K 0, cluster 2");
   EXPECT_NE(error_of([&] { planner.plan("p", shape, {.candidate = 3}); }).find("candidate 3 of 3 proposed"),
             std::string::npos);
   EXPECT_NE(error_of([&] { planner.plan("p", shape, {.candidate = -1}); }).find("candidate -1"), std::string::npos);
+}
+
+TEST_F(MatmulPlanFakeOnCpuDriver, TakesTheProposalOfTheNumbersThatAreAskedFor) {
+  const MatmulPlanner planner(device_, kernels_, fake_.library());
+  const MatmulShape shape{.m = 4, .n = 4, .k = 4};
+  const std::vector<MatmulConfig> proposals = planner.proposals(*planner.plan("p", shape));
+  ASSERT_EQ(proposals.size(), 3u);
+  for (uint64_t i = 0; i < proposals.size(); ++i) {
+    const auto plan = planner.plan("p", shape, {.config = proposals[i]});
+    EXPECT_EQ(plan->algorithm().words[1], i);
+    EXPECT_EQ(plan->config(), proposals[i]);
+  }
+  const std::string refusal =
+      error_of([&] { planner.plan("p", shape, {.config = MatmulConfig{.algorithm = 2, .split_k = 4, .cluster = 2}}); });
+  EXPECT_NE(
+      refusal.find("algorithm 2, tile 0, stages 0, split-K 4, cluster 2 is none of 3 proposed by cuBLASLt 990000"),
+      std::string::npos)
+      << refusal;
+  const MatmulPlanner reference(device_, kernels_, MatmulBackend::reference);
+  EXPECT_TRUE(reference.proposals(*reference.plan("p", shape)).empty());
 }
 
 TEST_F(MatmulPlanFakeOnCpuDriver, RefusesAnAlgorithmOfAnotherLibrary) {

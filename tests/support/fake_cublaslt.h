@@ -123,9 +123,12 @@ class FakeCublasLt {
     *result = {.algorithm = *algorithm, .workspace_bytes = current()->workspace_bytes};
     return 0;
   }
-  static Status get_config(const cublaslt::Algorithm* algorithm, int attribute, void* value, size_t, size_t*) {
-    const auto number = static_cast<int32_t>(attribute == cublaslt::kConfigId ? algorithm->words[1] : 0);
-    std::memcpy(value, &number, sizeof number);
+  static Status get_config(const cublaslt::Algorithm* algorithm, int attribute, void* value, size_t bytes, size_t*) {
+    const bool is_short = attribute == cublaslt::kConfigInnerShape || attribute == cublaslt::kConfigClusterShape;
+    if (bytes != (is_short ? 2 : 4)) return kInvalidValue;
+    const bool is_numbered = attribute == cublaslt::kConfigId || attribute == cublaslt::kConfigClusterShape;
+    const auto number = static_cast<int32_t>(is_numbered ? algorithm->words[1] : 0);
+    std::memcpy(value, &number, bytes);
     return 0;
   }
 

@@ -28,8 +28,9 @@ TEST_F(TuningFile, ComesBackAsItWasWritten) {
   tuning.steps[1].head.matvec.threads = 64;
   tuning.steps[8] = {.arithmetic = Arithmetic::tiles};
   tuning.steps[8].down.tile = {.warps = 5, .rows = 16, .piece = 3, .ring = 7};
-  tuning.steps[16].down.product = {.algorithm = 3, .as_rows = 64};
-  tuning.products = {.qkv = {{17, 64}, {65, 48}}, .out = {}, .gate_up = {}, .down = {}, .head = {{40, 512}}};
+  tuning.steps[16].down.product = {.config = {.algorithm = 66, .tile = 18, .stages = 36, .split_k = 2, .cluster = 3},
+                                   .as_rows = 64};
+  tuning.products = {.qkv = {{17, 64}, {65, 48}, {97, 0}}, .out = {}, .gate_up = {}, .down = {}, .head = {{40, 512}}};
   const Tuning read = read_tuning(write(tuning_json(tuning)));
   EXPECT_EQ(read.key, tuning.key);
   EXPECT_TRUE(read.steps == tuning.steps);
@@ -41,11 +42,11 @@ TEST_F(TuningFile, ComesBackAsItWasWritten) {
 TEST_F(TuningFile, GivesProductsTheSizeOfTheLargestNumberOfRowsThatIsNotAboveTheirs) {
   Tuning tuning;
   tuning.products.qkv = {{17, 64}, {65, 48}};
-  tuning.steps[64].qkv.product.algorithm = 2;
-  tuning.steps[65].out.product.algorithm = 2;
+  tuning.steps[64].qkv.product.config.algorithm = 2;
+  tuning.steps[65].out.product.config.algorithm = 2;
   for (const auto& [rows, as_rows] : {std::pair{16, 0}, {17, 64}, {63, 64}, {64, 0}, {65, 48}, {512, 48}})
     EXPECT_EQ(tuning.of(rows).qkv.product.as_rows, as_rows) << rows;
-  EXPECT_EQ(tuning.of(64).qkv.product.algorithm, 2) << "what a step says itself stays";
+  EXPECT_EQ(tuning.of(64).qkv.product.config.algorithm, 2) << "what a step says itself stays";
   EXPECT_TRUE(tuning.of(65).down.product == ProductTuning{});
 }
 
@@ -77,7 +78,7 @@ TEST_F(TuningFile, IsRefusedWithWhatIsWrong) {
         {R"({"format": 2, "steps": [], "products": {"up": {}}})", "products.'up'"},
         {R"({"format": 2, "steps": [], "products": {"out": {"a": 1}}})",
          "products.out.'a' is no number of rows, 1 to 8192"},
-        {R"({"format": 2, "steps": [], "products": {"out": {"9": 0}}})", "products.out.9 is 0"},
+        {R"({"format": 2, "steps": [], "products": {"out": {"9": -1}}})", "products.out.9 is -1"},
         {"[]", "object"}}) {
     const std::string text = error_of([&, file = file] { read_tuning(write(file)); });
     EXPECT_NE(text.find(words), std::string::npos) << file << ": " << text;
