@@ -69,6 +69,14 @@ struct CopyBarrier {
         "r"(phase & 1)
         : "memory");
   }
+  // The same for what threads of other blocks have stored and counted here.
+  NODEWRIGHT_DEVICE void wait_for_cluster(unsigned phase) const {
+    asm volatile(
+        "{\n.reg .pred full;\nwaiting:\nmbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 full, [%0], %1;\n"
+        "@full bra arrived;\nbra waiting;\narrived:\n}" ::"r"(address),
+        "r"(phase & 1)
+        : "memory");
+  }
 };
 
 // By the thread itself: a copy of 16 bytes, which are zeros unless `valid`, and stores.
@@ -97,6 +105,7 @@ struct CopyBarrier {
   NODEWRIGHT_DEVICE void arrive_and_expect(int) const {}
   NODEWRIGHT_DEVICE void copy(uint32_t, const void*, int) const {}
   NODEWRIGHT_DEVICE void wait(unsigned) const {}
+  NODEWRIGHT_DEVICE void wait_for_cluster(unsigned) const {}
 };
 NODEWRIGHT_DEVICE void order_stores_before_copies() {}
 

@@ -75,6 +75,19 @@ NODEWRIGHT_DEVICE void store_to_block(int rank, T* own, T value) {
                  : "memory");
 }
 
+// A store that counts its 8 bytes at a barrier of the same block. `barrier`: its address, as that of `own`.
+template <class T>
+NODEWRIGHT_DEVICE void store_and_count(int rank, T* own, uint32_t barrier, T value) {
+  static_assert(sizeof(T) == 8);
+  uint32_t w[2], counted;
+  memcpy(w, &value, sizeof(T));
+  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(counted) : "r"(barrier), "r"(rank));
+  asm volatile("st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v2.b32 [%0], {%1,%2}, [%3];" ::"r"(
+                   address_in_block(rank, own)),
+               "r"(w[0]), "r"(w[1]), "r"(counted)
+               : "memory");
+}
+
 template <class T>
 NODEWRIGHT_DEVICE T load_from_block(int rank, const T* own) {
   static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16);

@@ -80,10 +80,6 @@ std::pair<const LoadedKernel*, LaunchShape> loaded(KernelCache& cache, const Ker
 
 }  // namespace
 
-bool DecoderKernels::has_head_product() const {
-  return std::any_of(last.begin(), last.end(), [](const Run& run) { return !run.lowered.products.empty(); });
-}
-
 std::vector<KernelRequest> decoder_kernel_requests(KernelCache& cache, const ModelConfig& config,
                                                    const StepShape& step) {
   const LoweredStep lowered = lowered_step(cache, config, step);

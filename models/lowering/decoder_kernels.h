@@ -32,8 +32,6 @@ struct DecoderKernels {
 
   // The runs of a layer, by its kind.
   const std::vector<Run>& of_layer(int64_t layer) const { return kinds[layers[static_cast<size_t>(layer)]]; }
-  // Whether the head is a library's product.
-  bool has_head_product() const;
 };
 
 // What decoder_kernels will ask the cache for: to be prepared for several buckets in parallel first.

@@ -57,7 +57,7 @@ std::string in_clusters(const Layer& layer, auto&& is_so) {
 
 // By the constants of TileShape and MatvecShape.
 std::string products_of(const Layer& layer, bool emulated) {
-  const auto holds = [](const KernelChoice& k) { return has(k, "kHeld", 1); };
+  const auto holds = [](const KernelChoice& k) { return find_constant(k, "kHeld") != nullptr && !has(k, "kHeld", 0); };
   std::vector<std::string> forms;
   if (any(layer, holds)) forms.push_back("tiles on tensor cores, x in registers" + in_clusters(layer, holds));
   if (any(layer, [](const KernelChoice& k) { return has(k, "kHeld", 0); })) forms.push_back("tiles on tensor cores");

@@ -17,8 +17,8 @@
 namespace nodewright {
 namespace {
 
-// Where x comes from: as it is, or normed by the kernel.
-enum class Norms : uint8_t { none, own, post_and_own, gained };
+// Where x comes from: as it is, normed by the kernel, or by the one before.
+enum class Norms : uint8_t { none, own, post_and_own, gained, before };
 struct InputNorm {
   Norms norms = Norms::none;
   Norm kind = Norm::rms;  // of all that there are
@@ -72,15 +72,14 @@ View<float> launch_part(const LoadedRun& run, const ProductSpec& spec, const Pro
   return p.step.s.partial;
 }
 
-void launch_logits(const LoadedRun& run, bool gained, bool leaves_best, bool one_row, const StepPlace& step,
-                   const StepWeights& weights, const Residual& residual, HeadRows& head, const Op& product) {
+void launch_logits(const Kernel<NormProject>& kernel, const ResidualIn& from, bool leaves_best, bool one_row,
+                   const StepPlace& step, const StepWeights& weights, HeadRows& head, const Op& product) {
   const DecodeState& s = step.s;
-  const auto kernel = run.kernel<NormProject>();
   const uint64_t parts = leaves_best ? kernel.shape.grid[0] : 0;  // blocks that each leave the largest logit of a row
   head.best = s.best.subview(0, count_of(s.sampled_rows) * parts);
   head.logits = s.logits_part;
   auto args = product_args<NormProject>(step, weights, product);
-  args.from = residual_in(gained ? residual : not_gained(residual, step), weights.model.final_norm(), step.config.eps);
+  args.from = from;
   args.to = {s.logits_part, s.logits_part_stride};
   args.best = head.best;
   // May leave out what no choice reads; where not all ranks have as many, the choice reads all.
@@ -142,12 +141,12 @@ using Choice = std::variant<KernelChoice, std::string>;
 // A kernel of tiles, `tile_<name>`, or why there is none. `keeps_sums`: those of a block stay in its shared memory.
 Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm, const Wanted& kernel,
              bool keeps_sums) {
-  const bool holds = holds_rows(at) && spec.rows > kTilesToRows;
+  const bool holds = (holds_rows(at) || norm.norms == Norms::before) && spec.rows > kTilesToRows;
   if (!at.step.takes_tiles(spec.rows) && !holds)
     return "not a step of tiles: " + std::to_string(spec.rows) + " rows of " + std::to_string(kTilesFromRows) + " to " +
            std::to_string(kTilesToRows);
   const Op& product = spec.product;
-  const bool normed = norm.norms != Norms::none, gained = norm.norms == Norms::gained;
+  const bool normed = norm.norms != Norms::none, gained = norm.norms == Norms::gained || norm.norms == Norms::before;
   std::vector<Constant> constants = with_input(spec, norm, kernel.constants);
   if (normed) constants.push_back(constant("kGained", gained));
   TileShape asked{spec.rows,
@@ -162,7 +161,9 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
                   normed && norm.kind == Norm::layer,
                   tuning_of(at.step.tuning, product.part).tile,
                   keeps_sums};
+  asked.biased = product.bias;
   if (asked.held && !asked.holds()) return "registers do not hold its rows";
+  if (spec.end == End::logits && asked.splits() > 1) return "registers of one block do not hold its rows";
   if (asked.splits() > 1) asked.clusters = at.clusters_of(asked.splits());
   if (asked.splits() > 1 && asked.clusters == 0) return "no cluster of its blocks fits the device";
   const TileShape shape = asked.fitting(at.device.sm_count, at.device.shared_optin_bytes);
@@ -253,7 +254,9 @@ LoweringResult multiplied(const LoweringContext& at, const ProductSpec& spec, Re
   lowered.emit = emits([product = spec.product, gained, leaves_best = tiles || one_row, one_row](
                            const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
                            const Residual& residual, HeadRows& head) {
-    launch_logits(run, gained, leaves_best, one_row, step, weights, residual, head, product);
+    const ResidualIn from =
+        residual_in(gained ? residual : not_gained(residual, step), weights.model.final_norm(), step.config.eps);
+    launch_logits(run.kernel<NormProject>(), from, leaves_best, one_row, step, weights, head, product);
   });
   return lowered;
 }
@@ -280,6 +283,26 @@ LoweringResult in_gained_tiles(const LoweringContext& at, const ProductSpec& spe
   if ((at.step.sampled_rows + 7) / 8 != (at.step.rows + 7) / 8) return "its squares are of more rows";
   if (at.step.tuning.head.product.names_algorithm()) return "a library's product was measured to be faster";
   return multiplied(at, spec, form, true);
+}
+
+LoweringResult in_normed_tiles(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
+  if (!at.step.may_hold_head()) return "not a step of products whose head may be tiles";
+  if (!at.device.has_clusters()) return "its blocks make no clusters";
+  Choice choice = tiled(at, spec, {Norms::before, Norm::none},
+                        wanted<NormProject>("norm_project", logit_constants(at.config)), false);
+  if (auto* why = std::get_if<std::string>(&choice)) return *why;
+  return LoweredRun{.operations = spec.operations,
+                    .kernels = {norm_rows_choice(at, *spec.norm, form == ResidualForm::deferred),
+                                std::get<KernelChoice>(std::move(choice))},
+                    .emit = emits([norm = *spec.norm, product = spec.product](
+                                      const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
+                                      Residual& residual, HeadRows& head) {
+                      residual = not_gained(residual, step);
+                      emit_norm_rows(run.kernel<NormRows>(), step, weights, residual, norm);
+                      // Without squares a row's scale is 1 / sqrt(eps).
+                      launch_logits(run.kernel<NormProject>(1), {.gained = step.s.normed, .eps = 1}, true, false, step,
+                                    weights, head, product);
+                    })};
 }
 
 LoweringResult before_exchange(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {

@@ -73,8 +73,10 @@ constexpr NamedEngine kPostNormed[] = {
     {"tile_project", in_tiles}, {"project", by_rows}, {"library product", by_library}};
 constexpr NamedEngine kAdded[] = {
     {"tile_project_add", in_tiles}, {"project_add", by_rows}, {"library product onto the residual", by_library}};
-constexpr NamedEngine kLogits[] = {
-    {"tile_logits of gained rows", in_gained_tiles}, {"tile_logits", in_tiles}, {"logits", by_rows}};
+constexpr NamedEngine kLogits[] = {{"tile_logits of gained rows", in_gained_tiles},
+                                   {"tile_logits", in_tiles},
+                                   {"norm, tile_logits", in_normed_tiles},
+                                   {"logits", by_rows}};
 constexpr NamedEngine kGateUpAlone[] = {{"tile_project_gate_up", in_tiles}};
 constexpr NamedEngine kAlone[] = {{"tile_project", in_tiles}, {"library product", by_library}};
 constexpr NamedEngine kExpertGateUp[] = {{"tile_expert_gate_up", experts_in_tiles},

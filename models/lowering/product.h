@@ -60,6 +60,8 @@ std::span<const ProductPattern> product_patterns();
 LoweringResult in_tiles(const LoweringContext& at, const ProductSpec& spec, ResidualForm form);
 LoweringResult in_gained_tiles(const LoweringContext& at, const ProductSpec& spec,
                                ResidualForm form);  // the head alone
+LoweringResult in_normed_tiles(const LoweringContext& at, const ProductSpec& spec,
+                               ResidualForm form);  // the head alone, its norm in another node
 LoweringResult by_rows(const LoweringContext& at, const ProductSpec& spec, ResidualForm form);
 LoweringResult before_exchange(const LoweringContext& at, const ProductSpec& spec,
                                ResidualForm form);  // the exchange is another node

@@ -89,7 +89,7 @@ void lay_out_ends(Arena& arena, DecodeState& s, const ModelConfig& config, const
                                       shape.collectives ? "workspace" : "activation");
     s.partial = arena.take<float>("partial", n * round_up_8(config.hidden));
   }
-  if (!shape.needs_head_product()) {
+  if (!shape.has_head_product() || shape.may_hold_head()) {
     const auto blocks = static_cast<uint64_t>(MatvecShape::kMostBlocksPerSm * device.properties().sm_count);
     s.best = arena.take<ScoredToken>("best", sampled * blocks);
     if (config.shard.is_part())

@@ -52,9 +52,11 @@ struct StepShape {
   bool collectives = false;     // of a part of a network: its ranks exchange by a library's calls, not by packets
   bool is_lane = false;         // another step's rows are computed beside it (models/step/lanes.h)
   bool with_products() const { return arithmetic == Arithmetic::products; }
-  // The head is a library's product, unless it is a tile that holds its rows; surely, where none may.
+  // The head is a library's product, unless it is a tile that holds its rows, which needs clusters.
   bool has_head_product() const { return with_products() && sampled_rows >= kProductsFromRows; }
-  bool needs_head_product() const { return has_head_product() && !may_hold(); }
+  bool may_hold_head() const {
+    return has_head_product() && sampled_rows <= kHeldToRows && tuning.head.product.algorithm == 0;
+  }
   int64_t hidden_rows() const {  // whose hidden states leave the step, at most
     return hidden == HiddenStates::none ? 0 : hidden == HiddenStates::last ? sampled_rows : rows;
   }

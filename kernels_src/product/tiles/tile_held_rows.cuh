@@ -1,11 +1,12 @@
 // Rows of x that stay in registers while a matrix is streamed past them: each warp has its columns of all rows. Where a
-// block cannot hold all columns, kSplits blocks of a cluster share them, and their sums meet in shared memory. Every
-// weight is read once, and of x no block reads more than its columns, once.
+// block cannot hold all columns, kSplits blocks of a cluster share them, and their sums meet in shared memory: when all
+// tiles have been multiplied, or tile by tile. Every weight is read once, and of x no block reads more than its
+// columns, once.
 //
-// Constants: those of product/tiles/tile_stream.cuh; kCols = kStride.
+// Constants: those of product/tiles/tile_stream.cuh; kCols = kStride; kHeld 2: sums meet tile by tile.
 #pragma once
 
-#include "kernels_src/device/cluster.cuh"
+#include "kernels_src/device/cluster_mail.cuh"
 #include "kernels_src/product/tiles/tile_stream.cuh"
 #include "kernels_src/residual/residual.h"
 
@@ -50,66 +51,149 @@ struct HeldRows {
   }
 };
 
-// Two sums of a block's columns, as they lie in its shared memory.
-struct alignas(8) SumPair {
-  float first, second;
+// The sums of the blocks of a cluster, which share the columns, tile by tile: each block gets all blocks' sums with its
+// own rows of x, and adds them up in the order of the blocks.
+struct MeetingSums {
+  static constexpr int kShare = kPairsOfTile / static_cast<int>(kSplits);  // pairs of a tile that a block ends
+  using Mail = ClusterMail<SumPair, kPairsOfTile>;
+
+  Mail mail;
+  SumPair met[kOwned];  // of the thread's pairs, of the tile before
+
+  NODEWRIGHT_DEVICE explicit MeetingSums(unsigned char* shared) : mail(shared) {}
+
+  NODEWRIGHT_DEVICE static int pair_of(int j) { return static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads); }
+  // Sends those of a tile; of rows that it does not have, anything.
+  NODEWRIGHT_DEVICE void send(const float* of_warps) {
+    for_each_owned<2>(0, kRows, [&](int j, int r, int m) {
+      const int pair = pair_of(j), place = cluster_rank() * kShare + pair % kShare;
+      mail.send(pair / kShare, place, sum_of_warps<2>(of_warps, r, m));
+    });
+    mail.close();
+  }
+  // f(j, r, m): as of for_each_owned, of the rows of x that are this block's.
+  template <class F>
+  NODEWRIGHT_DEVICE void for_each_own(int tile, int last, F f) const {
+    for_each_owned<2>(tile, last, [&](int j, int r, int m) {
+      if (pair_of(j) / kShare == cluster_rank()) f(j, r, m);
+    });
+  }
+  // Waits for what was sent last.
+  NODEWRIGHT_DEVICE void receive() {
+    mail.wait();
+    for_each_own(0, kRows, [&](int j, int, int) {
+      met[j] = SumPair{0.0f, 0.0f};
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int r = 0; r < kSplits; ++r) {
+        const SumPair part = mail.got(r * kShare + pair_of(j) % kShare);
+        met[j].first += part.first, met[j].second += part.second;
+      }
+    });
+  }
 };
+
+// stream_tiles of a block that has a part of the columns, and some rows of x of which it calls before and store. The
+// sums of a tile meet while the next one is multiplied, and are stored after it.
+template <class Before, class Store>
+NODEWRIGHT_DEVICE void stream_meeting_tiles(TileRing<HeldRows>& ring, const HeldRows& held, float* of_warps,
+                                            MeetingSums& sums, Before before, Store store) {
+  const OutputRange range = ring.range;
+  sums.mail.open();
+  int slot = 0;
+  for (int i = 0; i <= ring.total; ++i) {
+    const int tile = range.first + i * kRows, met = tile - kRows;
+    float* const now = of_warps + i % 2 * (kWarps * kWarpSums);
+    if (i < ring.total) {
+      PairSums of_tile[kPairs] = {};
+      ring.copies.wait(slot);
+      multiply_stage(of_tile, ring, held, slot, 0);
+      leave_sums(of_tile, lane_of_warp() / 4, lane_of_warp() % 4, now);
+    }
+    if (i > 0) sums.receive();
+    __syncthreads();  // the stage and what has come have been read, and the warps' sums are there
+    if (i < ring.total) {
+      if (i + kStages < ring.total) ring.request_weights(i + kStages, slot);
+      ring.copies.close();
+      slot = slot + 1 == kStages ? 0 : slot + 1;
+      sums.send(now);
+    }
+    if (i > 0)
+      sums.for_each_own(met, range.last,
+                        [&](int j, int r, int m) { store(j, met + r, m, sums.met[j].first, sums.met[j].second); });
+    sums.for_each_own(tile, range.last, [&](int j, int r, int m) { before(j, tile + r, m); });
+  }
+}
+
+// The same, with sums that are kept until the last tile has been multiplied. before and store are called then, for some
+// outputs of all rows, of each row of x by the same threads for their j-th pair as ever.
+template <class Before, class Store>
+NODEWRIGHT_DEVICE void stream_kept_tiles(TileRing<HeldRows>& ring, const HeldRows& held, float* of_warps,
+                                         SumPair* parts /*[kTokens][pairs]*/, int live, Before before, Store store) {
+  const OutputRange range = ring.range;
+  const int pairs = (range.last - range.first + 1) / 2, rank = cluster_rank();
+  stream_tiles(
+      ring, held, of_warps, [](int, int, int) {},
+      [&](int, int n, int m, float first, float second) {
+        parts[m * pairs + (n - range.first) / 2] = SumPair{first, second};
+      });
+  cluster_arrive();
+  cluster_wait();
+  const int first_pair = pairs * rank / static_cast<int>(kSplits),  // of the block's share
+      last_pair = pairs * (rank + 1) / static_cast<int>(kSplits);
+  NODEWRIGHT_UNROLL_ON_DEVICE
+  for (int j = 0; j < kOwned; ++j) {
+    const int own = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads), m = own / kHalfTile;
+    if (own >= kPairsOfTile || m >= live) break;
+    NODEWRIGHT_NO_UNROLL
+    for (int pair = first_pair + own % kHalfTile; pair < last_pair; pair += kHalfTile) {
+      const int n = range.first + 2 * pair;
+      before(j, n, m);
+      SumPair of_block[kSplits];
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int r = 0; r < kSplits; ++r) of_block[r] = load_from_block(r, parts + m * pairs + pair);
+      float first = 0.0f, second = 0.0f;
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int r = 0; r < kSplits; ++r) first += of_block[r].first, second += of_block[r].second;
+      store(j, n, m, first, second);
+    }
+  }
+  cluster_arrive_relaxed();  // before a block's memory goes
+  cluster_wait();
+}
 
 // The whole of a kernel: requests weights, waits, holds `x` [rows, stride], streams weights, stores. `live`, of the
 // rows of x, is set before the first call of prepare, before or store. request() is called once, while x is
-// on its way, and prepare(shared) once, with kPrepared bytes that stay. before and store are stream_tiles';
-// with kSplits they are called once the sums are complete, of each row of x by the same threads for their j-th pair as
-// ever.
+// on its way, and prepare(shared) once, with kPrepared bytes that stay. before and store are stream_tiles'; with
+// kSplits a block calls them for its share of the results.
 template <int kPrepared, class Request, class Prepare, class Before, class Store>
 NODEWRIGHT_DEVICE void tile_project_held(const bf16* weight, const bf16* x, int64_t stride, int rows,
                                          const int32_t* n_live, OutputRange range, int& live, Request request,
                                          Prepare prepare, Before before, Store store) {
   using Ring = TileRing<HeldRows>;
-  const int rank = kSplits > 1 ? cluster_rank() : 0, column = rank * kColumns;
+  const int column = (kSplits > 1 ? cluster_rank() : 0) * kColumns;
+  unsigned char* const prepared = shared_memory() + Ring::kBytes;
+  auto* const of_warps = reinterpret_cast<float*>(prepared + kPrepared);
+  unsigned char* const of_cluster = reinterpret_cast<unsigned char*>(of_warps + 2 * kWarps * kWarpSums);
   Ring ring(weight + column, range, shared_memory());
   ring.start();
-  release_dependents();
-  wait_for_inputs();
-  live = n_live[0];
-  HeldRows held(x + column, stride, rows);
-  request();
-  held.arrange();
-  unsigned char* const prepared = shared_memory() + Ring::kBytes;
-  prepare(prepared);
-  auto* const of_warps = reinterpret_cast<float*>(prepared + kPrepared);
+  const auto hold = [&] {
+    release_dependents();
+    wait_for_inputs();
+    live = n_live[0];
+    HeldRows held(x + column, stride, rows);
+    request();
+    held.arrange();
+    prepare(prepared);
+    return held;
+  };
   if constexpr (kSplits == 1) {
-    stream_tiles(ring, held, of_warps, before, store);
+    stream_tiles(ring, hold(), of_warps, before, store);
+  } else if constexpr (kHeld != 2) {
+    const HeldRows held = hold();
+    stream_kept_tiles(ring, held, of_warps, reinterpret_cast<SumPair*>(of_cluster), live, before, store);
   } else {
-    auto* const parts = reinterpret_cast<SumPair*>(of_warps + 2 * kWarps * kWarpSums);  // [kTokens][pairs]
-    const int pairs = (range.last - range.first + 1) / 2;
-    stream_tiles(
-        ring, held, of_warps, [](int, int, int) {},
-        [&](int, int n, int m, float first, float second) {
-          parts[m * pairs + (n - range.first) / 2] = SumPair{first, second};
-        });
-    cluster_arrive();
-    cluster_wait();
-    const int first_pair = pairs * rank / static_cast<int>(kSplits),  // of the block's share
-        last_pair = pairs * (rank + 1) / static_cast<int>(kSplits);
-    NODEWRIGHT_UNROLL_ON_DEVICE
-    for (int j = 0; j < kOwned; ++j) {
-      const int own = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads), m = own / kHalfTile;
-      if (own >= kPairsOfTile || m >= live) break;
-      NODEWRIGHT_NO_UNROLL
-      for (int pair = first_pair + own % kHalfTile; pair < last_pair; pair += kHalfTile) {
-        const int n = range.first + 2 * pair;
-        before(j, n, m);
-        SumPair of_block[kSplits];
-        NODEWRIGHT_UNROLL_ON_DEVICE
-        for (int r = 0; r < kSplits; ++r) of_block[r] = load_from_block(r, parts + m * pairs + pair);
-        float first = 0.0f, second = 0.0f;
-        NODEWRIGHT_UNROLL_ON_DEVICE
-        for (int r = 0; r < kSplits; ++r) first += of_block[r].first, second += of_block[r].second;
-        store(j, n, m, first, second);
-      }
-    }
-    cluster_arrive_relaxed();  // before a block's memory goes
-    cluster_wait();
+    MeetingSums sums(of_cluster);
+    stream_meeting_tiles(ring, hold(), of_warps, sums, before, store);
   }
 }
 

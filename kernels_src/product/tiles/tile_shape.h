@@ -37,12 +37,18 @@ struct TileShape {
   bool keeps_sums = false;  // a block's sums stay in its shared memory (product/tiles/tile_kept_sums.cuh)
   int64_t clusters = 0;     // of splits() blocks that run at once, at most; 0: as many as the SMs have room for
 
+  bool meets = false;   // the sums of a cluster's blocks meet tile by tile (product/tiles/tile_held_rows.cuh)
+  bool biased = false;  // outputs have a bias
+
   // Blocks of a cluster that share the columns: the fewest that can hold them, 0 where none can. With up to 32 rows a
-  // warp holds four spans of 64 columns in 128 registers a lane.
+  // warp holds four spans of 64 columns in 128 registers a lane; six in 192, where no biases need some of the others,
+  // and where a block has several tiles, since it reads all of x (docs/products.md).
   constexpr int64_t splits() const {
     if (!held) return 1;
-    for (int64_t n = tuning.splits > 0 ? tuning.splits : 1; n <= kMostSplits; n *= 2)
-      if (stride % (8 * n) == 0 && (stride / n + 63) / 64 <= 8 * kMostHeldSpans) return n;
+    for (int64_t n = tuning.splits > 0 ? tuning.splits : 1; n <= kMostSplits; n *= 2) {
+      const int64_t most = n == 1 && !biased && outputs > 2048 ? 6 : 4;
+      if (stride % (8 * n) == 0 && (stride / n + 63) / 64 <= 8 * most) return n;
+    }
     return 0;
   }
   // Columns of one block.
@@ -71,8 +77,12 @@ struct TileShape {
   // Spans of a warp; each is 64 columns of a row.
   constexpr int64_t spans() const { return (columns() + 64 * warps() - 1) / (64 * warps()); }
 
-  // Rows of W in a tile. Rows of x that are not normalized are copied again for every tile.
-  constexpr int64_t tile_rows() const { return tuning.rows > 0 ? tuning.rows : normed && !held ? 8 : 16; }
+  // Rows of W in a tile. Rows of x that are not normalized are copied again for every tile; of held rows 16 are at most
+  // 64 KiB.
+  constexpr int64_t tile_rows() const {
+    if (tuning.rows > 0) return tuning.rows;
+    return held ? (columns() > 2048 ? 8 : 16) : normed ? 8 : 16;
+  }
 
   // Spans of a warp that come as one stage. Of rows that are normed all, where a tile of them is at most 64 KiB: one
   // copy then. Rows of x that come beside are not there before the wait: two stages at least, of at most 96 KiB.
@@ -98,9 +108,11 @@ struct TileShape {
     const int64_t pieces = (spans() + piece_spans() - 1) / piece_spans();
     return (most + tile_rows() - 1) / tile_rows() * pieces;
   }
-  // Stages on their way to shared memory, where that is large enough (docs/products.md).
+  // Stages on their way to shared memory, where that is large enough (docs/products.md). Of held rows at most 160 KiB:
+  // what comes before the wait is ahead of x.
   constexpr int64_t most_ring(int64_t sm_count) const {
-    return std::min(stages(sm_count), tuning.ring > 0 ? tuning.ring : held ? 4 : 3);
+    const int64_t of_held = std::clamp<int64_t>((160 << 10) / (tile_rows() * 2 * columns()), 2, 4);
+    return std::min(stages(sm_count), tuning.ring > 0 ? tuning.ring : held ? of_held : 3);
   }
 
   constexpr int64_t shared_bytes(int64_t sm_count, int64_t ring) const {
@@ -113,7 +125,12 @@ struct TileShape {
     const int64_t sums = 2 * (tile_rows() == 16 ? 24 : 8) * 8 * token_tiles() * 4;
     const int64_t tokens = 8 * token_tiles(), of_rows = held ? 0 : kBarrierBytes + tokens * (2 * stride + 64),
                   of_gained = gained ? of_rows + warps() * tokens * 4 : 0;
-    const int64_t parts = splits() > 1 || keeps_sums ? tokens * (most_outputs(sm_count) + 1) / 2 * 8 : 0;
+    const int64_t of_range = tokens * (most_outputs(sm_count) + 1) / 2 * 8,
+                  of_tiles = 2 * (tokens * tile_rows() / 2 * 8 + 8),
+                  of_cluster = splits() == 1 ? 0
+                               : meets       ? of_tiles
+                                             : of_range,
+                  parts = keeps_sums ? of_range : of_cluster;
     return kBarrierBytes + ring * ((stage + 127) / 128 * 128) + of_gained + warps() * (x + sums) + parts;
   }
   // The longest that fits a block's shared memory; 0: none does.
@@ -123,9 +140,11 @@ struct TileShape {
       if (shared_bytes(sm_count, n) <= most_shared_bytes) return n;
     return 0;
   }
-  // The same in pieces that are as small as a block's shared memory asks for.
+  // The same in pieces that are as small as a block's shared memory asks for. Sums of two blocks meet tile by tile
+  // where it does not hold those of all tiles.
   constexpr TileShape fitting(int64_t sm_count, int64_t most_shared_bytes) const {
     TileShape shape = *this;
+    shape.meets = splits() == 2 && !keeps_sums && ring(sm_count, most_shared_bytes) == 0;
     while (!held && shape.ring(sm_count, most_shared_bytes) == 0 && shape.piece_spans() > 1)
       shape.tuning.piece = shape.piece_spans() / 2;
     return shape;
@@ -140,7 +159,7 @@ struct TileShape {
              {"kPieceSpans", piece_spans()},
              {"kTileRows", tile_rows()},
              {"kRing", ring},
-             {"kHeld", held},
+             {"kHeld", held ? (meets ? 2 : 1) : 0},
              {"kSplits", splits()}}};
   }
 
@@ -154,7 +173,7 @@ struct TileShape {
   }
 
  private:
-  static constexpr int64_t kBarrierBytes = 128, kMostHeldSpans = 4;
+  static constexpr int64_t kBarrierBytes = 128;
   constexpr int64_t span_bytes() const {
     return 128 * warps() * (tile_rows() + (normed || held ? 0 : 8 * token_tiles()));
   }

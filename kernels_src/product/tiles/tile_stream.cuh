@@ -110,10 +110,65 @@ NODEWRIGHT_DEVICE void multiply_staged(PairSums (&sums)[kPairs], const Rows& x, 
   multiply_span<kRows, kTiles>(sums, word, [&](int s, int n) { return x.fragment(rows, i, span, s, n); });
 }
 
-// Runs this block's outputs through a ring that has been started. A thread stores kOwned pairs of outputs of a tile at
-// most: before(j, row, m) is called early for its j-th, and store(j, row, m, first, second) with the dot products of
-// rows `row` and `row` + 1 of W with row m of x; row + 1 may be past the last. With kWide 1 it stores kOwnedAlone
-// single outputs, neighbours in neighbouring lanes, and `second` is 0.
+// Two sums, of neighbouring outputs with one row of x.
+struct alignas(8) SumPair {
+  float first, second;
+};
+
+// f(j, r, m): the thread's j-th outputs of the tile at output `tile` are kWide from its row r on, of row m of x. At
+// most kOwned pairs, or kOwnedAlone single outputs; none from `last` on.
+template <int kWide, class F>
+NODEWRIGHT_DEVICE void for_each_owned(int tile, int last, F f) {
+  constexpr int kOfRow = kRows / kWide;
+  NODEWRIGHT_UNROLL_ON_DEVICE
+  for (int j = 0; j < (kWide == 2 ? kOwned : kOwnedAlone); ++j) {
+    const int own = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads), r = own % kOfRow * kWide;
+    if (own < kOfRow * kTokens && tile + r < last) f(j, r, own / kOfRow);
+  }
+}
+
+// Row r and, with kWide 2, r + 1 of a tile with row m of x: the sums of all warps.
+template <int kWide>
+NODEWRIGHT_DEVICE SumPair sum_of_warps(const float* partial /*[kWarps][kTokens][kSumStride]*/, int r, int m) {
+  const float* from = partial + m * kSumStride + r;
+  SumPair sum{0.0f, 0.0f};
+  NODEWRIGHT_UNROLL_ON_DEVICE
+  for (int w = 0; w < kWarps; ++w) {
+    sum.first += from[w * kWarpSums];
+    if constexpr (kWide == 2) sum.second += from[w * kWarpSums + 1];
+  }
+  return sum;
+}
+
+// sums += the `piece`-th stage of a tile, which lies in `slot`.
+template <class Rows>
+NODEWRIGHT_DEVICE void multiply_stage(PairSums (&sums)[kPairs], const TileRing<Rows>& ring, const Rows& x, int slot,
+                                      int piece) {
+  NODEWRIGHT_UNROLL_BY(kSpansAtOnce)
+  for (int k = 0; k < kPieceSpans; ++k)
+    if (kSpans % kPieceSpans == 0 || piece * kPieceSpans + k < kSpans)
+      multiply_staged(sums, x, ring.stage(slot), ring.stage_rows(slot), k, piece * static_cast<int>(kPieceSpans) + k);
+}
+// Leaves the sums that lane (g, t) of the warp has of a tile where sum_of_warps() reads them.
+NODEWRIGHT_DEVICE void leave_sums(const PairSums (&sums)[kPairs], int g, int t,
+                                  float* partial /*[kWarps][kTokens][kSumStride]*/) {
+  float* mine = partial + warp_of_block() * kWarpSums + g * kSumStride + 2 * t;
+  NODEWRIGHT_UNROLL_ON_DEVICE
+  for (int n = 0; n < kTiles; ++n) {
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int k = 0; k < 2; ++k) {
+      const float upper = sums[n / 2].upper[n % 2 * 2 + k], lower = sums[n / 2].lower[n % 2 * 2 + k];
+      mine[n * 8 * kSumStride + k] = kRows == 16 ? upper : upper + lower;
+      if constexpr (kRows == 16) mine[n * 8 * kSumStride + 8 + k] = lower;
+    }
+  }
+}
+
+// Runs this block's outputs through a ring that has been started, where the block has all columns. A thread stores
+// kOwned pairs of outputs of a tile at most: before(j, row, m) is called early for its j-th, and
+// store(j, row, m, first, second) with the dot products of rows `row` and `row` + 1 of W with row m of x; row + 1 may
+// be past the last. With kWide 1 it stores kOwnedAlone single outputs, neighbours in neighbouring lanes, and `second`
+// is 0.
 template <int kWide = 2, class Rows, class Before, class Store>
 NODEWRIGHT_DEVICE void stream_tiles(TileRing<Rows>& ring, const Rows& x,
                                     float* partial /*[2][kWarps][kTokens][kSumStride]*/, Before before, Store store) {
@@ -129,35 +184,12 @@ NODEWRIGHT_DEVICE void stream_tiles(TileRing<Rows>& ring, const Rows& x,
   }
   int slot = 0, i = 0;
   for (int tile = range.first; tile < range.last; tile += kRows) {
-    const auto each_owned = [&](auto f) {
-      constexpr int kOfRow = kRows / kWide;
-      NODEWRIGHT_UNROLL_ON_DEVICE
-      for (int j = 0; j < (kWide == 2 ? kOwned : kOwnedAlone); ++j) {
-        const int own = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads), r = own % kOfRow * kWide;
-        if (own < kOfRow * kTokens && tile + r < range.last) f(j, r, own / kOfRow);
-      }
-    };
-    each_owned([&](int j, int r, int m) { before(j, tile + r, m); });
+    for_each_owned<kWide>(tile, range.last, [&](int j, int r, int m) { before(j, tile + r, m); });
     PairSums sums[kPairs] = {};
     for (int piece = 0; piece < kPieces; ++piece, ++i) {
       ring.copies.wait(slot);
-      NODEWRIGHT_UNROLL_BY(kSpansAtOnce)
-      for (int k = 0; k < kPieceSpans; ++k)
-        if (kSpans % kPieceSpans == 0 || piece * kPieceSpans + k < kSpans)
-          multiply_staged(sums, x, ring.stage(slot), ring.stage_rows(slot), k,
-                          piece * static_cast<int>(kPieceSpans) + k);
-      if (piece == kPieces - 1) {
-        float* mine = now + warp_of_block() * kWarpSums + g * kSumStride + 2 * t;
-        NODEWRIGHT_UNROLL_ON_DEVICE
-        for (int n = 0; n < kTiles; ++n) {
-          NODEWRIGHT_UNROLL_ON_DEVICE
-          for (int k = 0; k < 2; ++k) {
-            const float upper = sums[n / 2].upper[n % 2 * 2 + k], lower = sums[n / 2].lower[n % 2 * 2 + k];
-            mine[n * 8 * kSumStride + k] = kRows == 16 ? upper : upper + lower;
-            if constexpr (kRows == 16) mine[n * 8 * kSumStride + 8 + k] = lower;
-          }
-        }
-      }
+      multiply_stage(sums, ring, x, slot, piece);
+      if (piece == kPieces - 1) leave_sums(sums, g, t, now);
       __syncthreads();  // the stage has been read, and a tile's sums are there
       if (i + kStages < ring.total) {
         ring.request_weights(i + kStages, slot);
@@ -166,15 +198,9 @@ NODEWRIGHT_DEVICE void stream_tiles(TileRing<Rows>& ring, const Rows& x,
       ring.copies.close();
       slot = slot + 1 == kStages ? 0 : slot + 1;
     }
-    each_owned([&](int j, int r, int m) {
-      const float* from = now + m * kSumStride + r;
-      float first = 0.0f, second = 0.0f;
-      NODEWRIGHT_UNROLL_ON_DEVICE
-      for (int w = 0; w < kWarps; ++w) {
-        first += from[w * kWarpSums];
-        if constexpr (kWide == 2) second += from[w * kWarpSums + 1];
-      }
-      store(j, tile + r, m, first, second);
+    for_each_owned<kWide>(tile, range.last, [&](int j, int r, int m) {
+      const SumPair sum = sum_of_warps<kWide>(now, r, m);
+      store(j, tile + r, m, sum.first, sum.second);
     });
     float* const swapped = now;
     now = other, other = swapped;  // written again when every thread has passed the next barrier

@@ -156,13 +156,14 @@ TYPED_TEST(TileKernel, KeepsNaNAndInfinityInTheirRows) {
     for (const auto& element : this->row(y, m)) ASSERT_FALSE(std::isfinite(float_of(element))) << m;
 }
 
-// Up to 32 rows, columns shared by as many blocks, odd ranges of outputs, and blocks that have no pair to add up.
+// Up to 32 rows, columns shared by as many blocks, and odd ranges of outputs: of several tiles, or less than one.
 template <class Projection>
 class HeldTiles : public TileKernel<Projection> {
  protected:
-  static TileShape shape(int64_t rows, int64_t splits) {
+  static TileShape shape(int64_t rows, int64_t splits, int64_t tile_rows, bool meets) {
     TileShape s = TileKernel<Projection>::shape(rows, 1216);
-    s.tuning.splits = splits;
+    s.tuning = {.rows = tile_rows, .splits = splits};
+    s.meets = meets;
     return s;
   }
 };
@@ -171,7 +172,8 @@ TYPED_TEST_SUITE(HeldTiles, HeldRuns, NameOfTileRun);
 TYPED_TEST(HeldTiles, AgreeWithTheReferenceHoweverManyBlocksShareTheColumns) {
   if (!machine().device.properties().has_clusters()) GTEST_SKIP() << "no clusters";
   std::vector<TileShape> shapes;
-  for (const auto& [rows, splits] : {std::pair{24, 2}, {32, 4}, {17, 8}}) shapes.push_back(this->shape(rows, splits));
+  for (const auto& [rows, splits, tile_rows] : {std::tuple{24, 2, 16}, {32, 4, 16}, {17, 8, 16}, {17, 8, 8}})
+    for (const bool meets : {false, true}) shapes.push_back(this->shape(rows, splits, tile_rows, meets));
   prepare_matvec(TypeParam::kName, shapes);
   for (const TileShape& shape : shapes) {
     ASSERT_TRUE(shape.holds());
@@ -185,20 +187,65 @@ TYPED_TEST(HeldTiles, AgreeWithTheReferenceHoweverManyBlocksShareTheColumns) {
   }
 }
 
+TileShape held_shape(int64_t rows, int64_t cols, int64_t outputs, int64_t unit = 1) {
+  return {rows, cols, cols, outputs, unit, false, false, false, true};
+}
+
 // Each number of blocks that can hold what they share, the fewest that can.
 TEST(HeldShapes, AreSharedByAsFewBlocksAsCanHoldThem) {
-  const auto splits = [](int64_t cols) {
-    return TileShape{32, cols, cols, 2048, 1, false, false, false, true}.splits();
-  };
+  const auto splits = [](int64_t cols, int64_t outputs = 4096) { return held_shape(32, cols, outputs).splits(); };
   EXPECT_EQ(splits(2048), 1);
-  EXPECT_EQ(splits(3072), 2);
+  EXPECT_EQ(splits(3072), 1);
+  EXPECT_EQ(splits(3072, 1024), 2);
+  EXPECT_EQ(splits(4096), 2);
   EXPECT_EQ(splits(8192), 4);
   EXPECT_EQ(splits(9728), 8);
   EXPECT_EQ(splits(14336), 8);
   EXPECT_EQ(splits(18432), 0);
-  EXPECT_EQ(splits(2056), 0);  // in halves it is no whole number of 16 bytes
+  EXPECT_EQ(splits(2056, 1024), 0);  // in halves it is no whole number of 16 bytes
+  TileShape biased = held_shape(32, 3072, 4096);
+  biased.biased = true;
+  EXPECT_EQ(biased.splits(), 2);
   EXPECT_FALSE((TileShape{33, 2048, 2048, 2048, 1, false, false, false, true}.holds()));
   EXPECT_FALSE((TileShape{32, 100, 104, 2048, 1, false, false, false, true}.holds()));
+}
+
+// Tiles of up to 64 KiB, and 160 KiB of them on their way.
+TEST(HeldShapes, HaveTilesThatLeaveRoomForARing) {
+  for (const auto& [cols, rows, ring] : {std::tuple{2048, 16, 2}, {2560, 8, 4}, {3072, 8, 3}}) {
+    const TileShape shape = held_shape(32, cols, 128256);
+    EXPECT_EQ(shape.tile_rows(), rows) << cols;
+    EXPECT_EQ(shape.ring(132, 227 << 10), ring) << cols;
+  }
+}
+
+// Gate and up of Llama-3.1-8B and of Qwen3-8B: the sums of all tiles of a cluster are too many, or just fit.
+TEST(HeldShapes, LetSumsMeetTileByTileWhereTheyAreTooManyToKeep) {
+  TileShape many = held_shape(32, 4096, 28672, 2), few = held_shape(32, 4096, 24576, 2);
+  EXPECT_EQ(many.ring(132, 227 << 10), 0);
+  many = many.fitting(132, 227 << 10), few = few.fitting(132, 227 << 10);
+  EXPECT_TRUE(many.meets);
+  EXPECT_FALSE(few.meets);
+  EXPECT_EQ(many.ring(132, 227 << 10), 2);
+  EXPECT_FALSE(held_shape(32, 5120, 28672, 2).fitting(132, 227 << 10).meets);  // of four blocks
+  EXPECT_EQ(few.ring(132, 227 << 10), 2);
+}
+
+// Rows that are normed already come without squares, and with 1 in the place of eps.
+TEST(HeldTilesOfNormedRows, AreNotScaled) {
+  for (const auto& [rows, splits] : {std::pair{20, 1}, {32, 4}}) {
+    if (splits > 1 && !machine().device.properties().has_clusters()) continue;
+    TileShape shape{rows, 608, 608, 70, 1, true, false, true, true};
+    shape.tuning.splits = splits;
+    const MatvecData data(shape);
+    const Guarded<bf16> x("x", data.packed_x), weight("weight", data.weight);
+    const Guarded<float> y("y", RunProject::initial(data));
+    const Guarded<int32_t> live("n_live", std::vector<int32_t>{rows - 1});
+    run_node(
+        matvec_kernel<NormProject>("norm_project", shape, {.norm = Norm::none}, 2),
+        {.from = {.gained = x, .eps = 1}, .w = {weight, {}, shape.outputs}, .to = {y, data.y_stride}, .n_live = live});
+    expect_tiles<RunProject>(shape, data, y.read(), rows - 1);
+  }
 }
 
 // Shared memory of a block of compute capability 9.0, 8.0 and 8.6 (CUDA programming guide, technical specifications).

@@ -272,12 +272,14 @@ TEST(Lowering, HoldsNormedRowsWhereALibrarysProductIsSlower) {
       EXPECT_EQ(found.at("product out add"), held ? "tile_project_add" : "library product onto the residual") << rows;
       EXPECT_EQ(found.at("product gate_up activate"), "tile_project_gate_up") << rows;
       EXPECT_EQ(found.at("product down add"), held ? "tile_project_add" : "library product onto the residual") << rows;
-      EXPECT_EQ(found.at("norm final_norm"), "norm_rows") << rows;
+      EXPECT_EQ(found.at("norm final_norm product head"), "norm, tile_logits") << rows;
     }
     ModelConfig post = small;
     post.norm = Norm::rms, post.post_norms = true;
     EXPECT_EQ(rows_of(post, rows).at("product down norm feed_forward_post_norm add"), "tile_project") << rows;
   }
+  EXPECT_EQ(rows_of(small, 64).at("norm final_norm"), "norm_rows");
+  EXPECT_EQ(rows_of(small, 64).at("product head"), "library product");
 }
 
 }  // namespace
