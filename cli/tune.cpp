@@ -37,6 +37,12 @@ void check(const TuneOptions& options) {
                      .object = std::to_string(rows),
                      .detail = fmt::format("it is outside 1 to {}", kMostTunedRows),
                      .fault = Fault::usage});
+  for (const int64_t rows : options.tuner.prompts)
+    if (std::ranges::count(options.tuner.rows, rows) > 0)
+      throw Error({.doing = "use --prompt",
+                   .object = std::to_string(rows),
+                   .detail = "--batch has the same number, and a file has one entry for it",
+                   .fault = Fault::usage});
 }
 
 void print(const TunerTrial& trial) {

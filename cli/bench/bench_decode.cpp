@@ -14,6 +14,7 @@
 #include "cli/options/run_mode_word.h"
 #include "cli/report/bench_record.h"
 #include "cli/session.h"
+#include "models/step/network_form.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
@@ -56,7 +57,7 @@ void check_at_least(const char* option, const std::vector<int64_t>& values, int6
 nlohmann::ordered_json decode_record(const DecodeOptions& options, Session& session) {
   nlohmann::ordered_json file = measurement_record(session.device(), options.record, options.session.model);
   file["edges"] = options.session.edges;
-  if (options.products_from) file["products_from"] = *options.products_from;
+  file["products_from"] = options.products_from.value_or(network_form(network_of(session.config())).products_from);
   file["samples"] = options.samples;
   file["steps_per_sample"] = options.steps;
   file["tuned"] = session.tuning() != nullptr;
@@ -183,9 +184,9 @@ void add_bench_decode(CLI::App& bench, Action& chosen) {
                      fmt::format("how every row chooses, one or more, beside greedy steps: {}", kSamplingWordsHelp));
   decode
       ->add_option("--products-from", options->products_from,
-                   "rows from which on steps use the matmuls for many rows, held rows or cuBLASLt; 0: never")
-      ->check(CLI::Range(0, 1 << 30))
-      ->capture_default_str();
+                   "rows from which on steps use the matmuls for many rows, held rows or cuBLASLt; 0: never (default: "
+                   "as suits the network)")
+      ->check(CLI::Range(0, 1 << 30));
   decode->add_option("--samples", options->samples, "of each figure")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();

@@ -9,6 +9,7 @@
 #include "cli/report/bench_record.h"
 #include "cli/session.h"
 #include "engine/option_range.h"
+#include "models/step/network_form.h"
 #include "runtime/error.h"
 
 namespace nodewright::cli {
@@ -62,7 +63,7 @@ int bench_prefill_command(const PrefillOptions& options) {
   file["edges"] = options.session.edges;
   file["numerics"] = options.session.numerics;
   file["samples"] = bench.samples;
-  if (bench.products_from) file["products_from"] = *bench.products_from;
+  file["products_from"] = bench.products_from.value_or(network_form(network_of(session.config())).products_from);
   file["lines"] = json_list(lines, prefill_line_json);
   write_record(options.record, file);
   return 0;
@@ -79,9 +80,9 @@ void add_bench_prefill(CLI::App& bench, Action& chosen) {
   prefill->add_option("--forms", options->forms, "graph, piecewise, eager")->capture_default_str();
   prefill
       ->add_option("--products-from", options->bench.products_from,
-                   "tokens from which steps are multiplied for many rows, by held rows or cuBLASLt; 0: never")
-      ->check(CLI::Range(0, 1 << 30))
-      ->capture_default_str();
+                   "tokens from which steps are multiplied for many rows, by held rows or cuBLASLt; 0: never (default: "
+                   "as suits the network)")
+      ->check(CLI::Range(0, 1 << 30));
   prefill->add_option("--samples", options->bench.samples, "of each figure")
       ->check(CLI::Range(1, 10000))
       ->capture_default_str();

@@ -131,12 +131,13 @@ void add_engine_options(CLI::App& command, EngineSettings& settings) {
       ->check(CLI::Range(1, 2))
       ->capture_default_str();
   command
-      .add_option("--products-from", settings.products_from,
-                  fmt::format("rows from which on steps use the matmuls for many rows: up to {} rows kernels that hold "
-                              "them in registers, where they fit, else cuBLASLt; 0: never (default: {}, or 4 where "
-                              "all matrices have biases under LayerNorms, or 9 where norms stand before and behind "
-                              "blocks)",
-                              kHeldToRows, kProductsFromRows))
+      .add_option(
+          "--products-from", settings.products_from,
+          fmt::format("rows from which on steps use the matmuls for many rows: up to {} rows kernels that hold "
+                      "them in registers, where they fit, else cuBLASLt; 0: never (default: {}; 4 where "
+                      "all matrices have biases, as in GPT-2, and 9 where norms stand before and behind blocks, as "
+                      "in Gemma)",
+                      kHeldToRows, kProductsFromRows))
       ->check(whole_number<uint32_t>);
   command
       .add_option_function<std::vector<std::string>>(

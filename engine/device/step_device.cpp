@@ -24,8 +24,11 @@ StepDevice::StepDevice(const ModelPlace& place, const StepSlotsOptions& options,
 void StepDevice::begin(const StepSlotsOptions& options) {
   group_of_layer_.clear();
   for (int64_t layer = 0; layer < config().layers; ++layer) group_of_layer_.push_back(config().page_group(layer));
-  bind_kernels(options);
-  make_slots(options);
+  StepSlotsOptions suited = options;
+  // Without clusters no registers hold rows of more than one tile, and a library takes what a tile of 8 or 16 may.
+  if (!suited.products_from && !device_.properties().has_clusters()) suited.products_from = kProductsFromRows;
+  bind_kernels(suited);
+  make_slots(suited);
 }
 
 void StepDevice::make_slots(const StepSlotsOptions& options) {

@@ -73,9 +73,8 @@ uint64_t scratch_bytes(const ScoreLimits& limits, const ModelConfig& config, boo
 
 ScoreLimits score_limits(const ModelConfig& config, const DecodeLimits& limits, int64_t slice_rows) {
   ScoreLimits score{.step_rows = limits.rows, .slice_rows = std::max<int64_t>(std::min(limits.rows, slice_rows), 2)};
-  const NetworkForm network = network_form(network_of(config));
-  const int64_t from = limits.products_from.value_or(network.products_from);
-  score.with_products = limits.numerics == Numerics::fast && from > 0 && network.products &&
+  const int64_t from = limits.products_from.value_or(kProductsFromRows);
+  score.with_products = limits.numerics == Numerics::fast && from > 0 && network_form(network_of(config)).products &&
                         score.slice_rows >= std::min(from, kProductsFromRows);
   return score;
 }

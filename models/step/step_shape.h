@@ -55,7 +55,7 @@ struct StepShape {
   // The head is a library's product, unless it is a tile that holds its rows, which needs clusters.
   bool has_head_product() const { return with_products() && sampled_rows >= kProductsFromRows; }
   bool may_hold_head() const {
-    return has_head_product() && sampled_rows <= kHeldToRows && tuning.head.product.algorithm == 0;
+    return has_head_product() && sampled_rows <= kHeldToRows && !tuning.head.product.names_algorithm();
   }
   int64_t hidden_rows() const {  // whose hidden states leave the step, at most
     return hidden == HiddenStates::none ? 0 : hidden == HiddenStates::last ? sampled_rows : rows;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <system_error>
+#include <type_traits>
 #include <utility>
 
 #include "base/json_file.h"
@@ -116,6 +117,9 @@ void read_part(Part& part, const ConfigFields& fields) {
                                             multiple == 0 ? "power of two" : fmt::format("multiple of {}", multiple)));
               });
   refuse_others(fields, known);
+  // Files of older programs have an algorithm by its place in a list that may have changed.
+  if constexpr (std::is_same_v<Part, ProductTuning>)
+    if (part.config.algorithm != 0 && part.config.tile == 0 && part.config.stages == 0) part = {};
 }
 
 StepTuning read_step(const ConfigFields& fields) {

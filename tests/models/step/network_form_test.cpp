@@ -94,7 +94,7 @@ TEST(NetworkForm, SaysFromHowManyRowsOnAStepIsOneOfProducts) {
   EXPECT_FALSE(step_shape(form_of(config), 64, 64, 0, Numerics::fast).with_products());
 }
 
-TEST(NetworkForm, DoesNotDependOnBiasesOrOnTheGate) {
+TEST(NetworkForm, OfGainedRowsDoesNotDependOnBiasesOrOnTheGate) {
   ModelConfig config = llama_config();
   const NetworkForm form = form_of(config);
   config.gated = false;

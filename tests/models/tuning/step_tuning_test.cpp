@@ -50,6 +50,17 @@ TEST_F(TuningFile, GivesProductsTheSizeOfTheLargestNumberOfRowsThatIsNotAboveThe
   EXPECT_TRUE(tuning.of(65).down.product == ProductTuning{});
 }
 
+TEST_F(TuningFile, LosesAlgorithmsByTheirPlaceAsOlderProgramsWroteThem) {
+  const std::string text = R"({"format": 2, "device": "a", "model": "b", "steps": [{"rows": 64, "attend": {"ring": 2},
+      "gate_up.product": {"algorithm": 8}, "down.product": {"algorithm": 4, "as_rows": 64},
+      "head.product": {"algorithm": 66, "tile": 18, "stages": 36}}]})";
+  const StepTuning step = read_tuning(write(text)).of(64);
+  EXPECT_EQ(step.attend.ring, 2);
+  EXPECT_TRUE(step.gate_up.product == ProductTuning{});
+  EXPECT_TRUE(step.down.product == ProductTuning{});
+  EXPECT_EQ(step.head.product.config.tile, 18);
+}
+
 TEST_F(TuningFile, IsRefusedWithWhatIsWrong) {
   for (const auto& [step, words] :
        {std::pair{"{}", "steps[0].rows is missing"},
