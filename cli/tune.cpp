@@ -63,10 +63,10 @@ void save(const Tuning& found, const std::filesystem::path& path, bool is_new) {
   write_whole_file(path, tuning_json(tuning));
 }
 
-// Steps whose trials were cut short: an entry that says less than the existing one is not written.
-bool is_worth_keeping(const Tuning& found, int64_t rows, const std::filesystem::path& path) {
+// Steps whose trials were cut short: an entry that says no more than `start`, or than the existing one, is not written.
+bool is_worth_keeping(const Tuning& found, int64_t rows, const StepTuning& start, const std::filesystem::path& path) {
   const auto step = found.steps.find(rows);
-  if (step == found.steps.end() || step->second == StepTuning{}) return false;
+  if (step == found.steps.end() || step->second == start) return false;
   std::error_code none;
   return !std::filesystem::exists(path, none) || !read_tuning(path).steps.contains(rows);
 }
@@ -96,7 +96,8 @@ int tune(const TuneOptions& options) {
     tuner.prompts.clear();
     (of_prompt ? tuner.prompts : tuner.rows).push_back(rows);
     const Tuning found = tune_steps(session.device(), session.kernels(), session.model(), tuner, told);
-    if (interrupted() && !is_worth_keeping(found, rows, path)) break;
+    const StepTuning start = of_prompt && tuner.in_use ? tuner.in_use->of(rows) : StepTuning{};
+    if (interrupted() && !is_worth_keeping(found, rows, start, path)) break;
     save(found, path, std::exchange(is_new, false));
     fmt::print("steps of {} row{}: {}written to {}\n", rows, rows == 1 ? "" : "s",
                interrupted() ? "what was found until it was interrupted is " : "", visible_text(path.string()));

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 
@@ -22,7 +23,7 @@ NodeBench bench_nodes(Device& device, const Stream& stream, KernelCache& kernels
                  .advice = "--device cpu",
                  .fault = Fault::usage});
   const int64_t keys = options.prompt > 0 ? options.prompt : options.context;
-  const int64_t max_context = options.max_context > 0 ? options.max_context : keys;
+  const int64_t max_context = std::max(options.max_context, keys);
   const ModelPlace place{&device, &kernels, &model};
   StepSlotsOptions slots{.max_context = max_context,
                          .numerics = options.numerics,

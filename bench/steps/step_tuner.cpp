@@ -174,9 +174,11 @@ class Tuner {
     of_prompt_ = of_prompt;
     best_ = of_prompt && options_.in_use ? options_.in_use->of(rows) : StepTuning{};
     if (of_prompt) numbers.clear();
-    for (Number& number : product_numbers(place_, shape_of_products()))
+    for (Number& number : proposed_numbers()) {
+      forget_unless_proposed(number);
       if (options_.parts.empty() || std::ranges::count(options_.parts, number.part))
         numbers.push_back(std::move(number));
+    }
     current_ = build(best_);
     current_->fill(options_.context);
     compared_.clear();
@@ -212,9 +214,33 @@ class Tuner {
     return shape_of(*place_.model, steps_options(tuning).slots, static_cast<int>(rows), nullptr);
   }
 
+  // None where the library cannot be had: a step of few rows may need none.
+  std::vector<Number> proposed_numbers() {
+    try {
+      return product_numbers(place_, shape_of_products());
+    } catch (const Error& error) {
+      told_({.rows = rows_, .number = "products", .value = "algorithms", .refused = error.what()});
+      return {};
+    }
+  }
+
+  // An algorithm of another version of the library, which the best step would carry on without ever having run it.
+  void forget_unless_proposed(const Number& number) {
+    const auto of =
+        std::ranges::find(kProducts, number.part, [](const auto& product) { return product.first; })->second;
+    const ProductTuning& named = (best_.*of).product;
+    const auto is_named = [&](const auto& candidate) {
+      StepTuning tuning;
+      candidate.second(tuning);
+      return (tuning.*of).product.config == named.config;
+    };
+    if (named.names_algorithm() && std::ranges::none_of(number.candidates, is_named)) (best_.*of).product = {};
+  }
+
   // The step with the library's products for all projections that may be.
   StepShape shape_of_products() const {
     StepTuning tuning = best_;
+    if (!of_prompt_) tuning.arithmetic = Arithmetic::products;
     for (const auto& [part, of] : kProducts) (tuning.*of).product = {.config = {.algorithm = 1}};
     return shape(tuning, rows_);
   }

@@ -109,6 +109,7 @@ class Usage(CommandTest):
             self.assert_usage([option, "it is empty"], *on_device("serve", MODEL, option, ""))
         self.assert_usage(["--continue", "it is empty"], *logits("--continue", ""))
         self.assert_usage(["--parts", "it is empty"], *on_device("tune", MODEL, "--parts", ""))
+        self.assert_usage(["--prompt", "64", "--batch"], *on_device("tune", MODEL, "--batch", "64", "--prompt", "32", "64"))
 
     def test_a_value_that_would_have_no_effect_is_refused(self):
         for option in ("--pages", "--max-context", "--step-timeout", "--step-tokens", "--steps-per-launch", "--tp", "--buckets"):
