@@ -1,7 +1,8 @@
 // Thread-block clusters: the barrier of a cluster's blocks and each other's shared memory (PTX ISA, barrier.cluster and
 // mapa; sm_90 on, below it every call traps). The launch says how many blocks make a cluster (LaunchShape::cluster). A
 // block touches another's memory after the cluster's first barrier, when all have started, and no block ends before the
-// barrier that follows the last access to its memory.
+// barrier that follows the last access to its memory, or before it has received the last that others send
+// (device/cluster_mail.cuh).
 #pragma once
 
 #include "kernels_src/device/dialect.cuh"

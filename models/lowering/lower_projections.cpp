@@ -161,7 +161,8 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
                   normed && norm.kind == Norm::layer,
                   tuning_of(at.step.tuning, product.part).tile,
                   keeps_sums};
-  asked.biased = product.bias;
+  asked.ends_in_registers = product.bias || spec.adapted;
+  if (spec.end == End::logits) asked.tuning.splits = 1;  // a block has the best of its logits
   if (asked.held && !asked.holds()) return "registers do not hold its rows";
   if (spec.end == End::logits && asked.splits() > 1) return "registers of one block do not hold its rows";
   if (asked.splits() > 1) asked.clusters = at.clusters_of(asked.splits());

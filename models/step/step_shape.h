@@ -55,7 +55,9 @@ struct StepShape {
   // The head is a library's product, unless it is a tile that holds its rows, which needs clusters.
   bool has_head_product() const { return with_products() && sampled_rows >= kProductsFromRows; }
   bool may_hold_head() const {
-    return has_head_product() && sampled_rows <= kHeldToRows && !tuning.head.product.names_algorithm();
+    // A tuned algorithm belongs to a head of all rows.
+    const bool has_algorithm = sampled_rows == rows && tuning.head.product.names_algorithm();
+    return has_head_product() && sampled_rows <= kHeldToRows && !has_algorithm;
   }
   int64_t hidden_rows() const {  // whose hidden states leave the step, at most
     return hidden == HiddenStates::none ? 0 : hidden == HiddenStates::last ? sampled_rows : rows;

@@ -37,16 +37,16 @@ struct TileShape {
   bool keeps_sums = false;  // a block's sums stay in its shared memory (product/tiles/tile_kept_sums.cuh)
   int64_t clusters = 0;     // of splits() blocks that run at once, at most; 0: as many as the SMs have room for
 
-  bool meets = false;   // the sums of a cluster's blocks meet tile by tile (product/tiles/tile_held_rows.cuh)
-  bool biased = false;  // outputs have a bias
+  bool meets = false;  // the sums of a cluster's blocks meet tile by tile (product/tiles/tile_held_rows.cuh)
+  bool ends_in_registers = false;  // a bias or an adapter takes some
 
   // Blocks of a cluster that share the columns: the fewest that can hold them, 0 where none can. With up to 32 rows a
-  // warp holds four spans of 64 columns in 128 registers a lane; six in 192, where no biases need some of the others,
-  // and where a block has several tiles, since it reads all of x (docs/products.md).
+  // warp holds four spans of 64 columns in 128 registers a lane; six in 192, where no bias or adapter needs some of the
+  // others, and where a block has several tiles, since it reads all of x (docs/products.md).
   constexpr int64_t splits() const {
     if (!held) return 1;
     for (int64_t n = tuning.splits > 0 ? tuning.splits : 1; n <= kMostSplits; n *= 2) {
-      const int64_t most = n == 1 && !biased && outputs > 2048 ? 6 : 4;
+      const int64_t most = n == 1 && !ends_in_registers && outputs > 2048 ? 6 : 4;
       if (stride % (8 * n) == 0 && (stride / n + 63) / 64 <= 8 * most) return n;
     }
     return 0;

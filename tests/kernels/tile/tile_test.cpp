@@ -204,7 +204,7 @@ TEST(HeldShapes, AreSharedByAsFewBlocksAsCanHoldThem) {
   EXPECT_EQ(splits(18432), 0);
   EXPECT_EQ(splits(2056, 1024), 0);  // in halves it is no whole number of 16 bytes
   TileShape biased = held_shape(32, 3072, 4096);
-  biased.biased = true;
+  biased.ends_in_registers = true;
   EXPECT_EQ(biased.splits(), 2);
   EXPECT_FALSE((TileShape{33, 2048, 2048, 2048, 1, false, false, false, true}.holds()));
   EXPECT_FALSE((TileShape{32, 100, 104, 2048, 1, false, false, false, true}.holds()));

@@ -94,6 +94,20 @@ TEST(NetworkForm, SaysFromHowManyRowsOnAStepIsOneOfProducts) {
   EXPECT_FALSE(step_shape(form_of(config), 64, 64, 0, Numerics::fast).with_products());
 }
 
+TEST(StepShape, HoldsItsHeadUnlessAnAlgorithmOfAllRowsIsTuned) {
+  StepTuning tuning;
+  tuning.head.product.config = {.algorithm = 66, .tile = 18, .stages = 36};
+  const auto holds = [&](int64_t rows, int64_t sampled) {
+    return step_shape(form_of(llama_config()), rows, sampled, {}, Numerics::fast, tuning).may_hold_head();
+  };
+  EXPECT_FALSE(holds(32, 32));
+  EXPECT_TRUE(holds(128, 32)) << "as in a lane of half the rows, whose tuning is another";
+  EXPECT_TRUE(holds(64, 32));
+  EXPECT_FALSE(holds(64, 64));
+  tuning = {};
+  EXPECT_TRUE(holds(32, 32));
+}
+
 TEST(NetworkForm, OfGainedRowsDoesNotDependOnBiasesOrOnTheGate) {
   ModelConfig config = llama_config();
   const NetworkForm form = form_of(config);
