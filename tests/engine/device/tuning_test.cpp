@@ -1,6 +1,7 @@
 // A tuned step is another division of the same work: other kernels and grids, logits that agree, the three runs alike.
 #include <algorithm>
 
+#include "runtime/calls/cpu_driver_api.h"
 #include "tests/engine/parity/golden_model.h"
 
 namespace nodewright {
@@ -85,6 +86,20 @@ TEST(TunedSteps, AreNotTakenForOtherRowsOrInvariantNumerics) {
   DecoderOptions invariant = tuned(1, some_tuning()), usual = decoder_options(1);
   invariant.numerics = usual.numerics = Numerics::invariant;
   EXPECT_EQ(shapes(invariant), shapes(usual));
+}
+
+// Eight rows of GPT-2, whose matrices all have biases: products where clusters may hold rows, else tiles.
+TEST(StepsOnCpuDriver, AreNoProductsOfFewRowsWithoutClusters) {
+  for (const int compute_capability : {80, 90}) {
+    const std::unique_ptr<Driver> driver = Driver::load_cpu({.compute_capability = compute_capability});
+    Device device(*driver, 0);
+    Stream stream(device, "decode");
+    KernelCache kernels(device);
+    const DecoderModel model = DecoderModel::load(device, stream, golden_folder("gpt2/learned_positions"));
+    const Decoder decoder(device, kernels, model, decoder_options(8));
+    const bool norms_apart = std::ranges::count(decoder.plan().nodes, "l0.norm", &PlanNode::name) > 0;
+    EXPECT_EQ(norms_apart, compute_capability == 90) << compute_capability;
+  }
 }
 
 }  // namespace

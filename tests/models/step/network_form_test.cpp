@@ -36,8 +36,9 @@ ModelConfig gpt2_config() {
 
 NetworkForm form_of(const ModelConfig& config) { return network_form(network_of(config)); }
 
-std::vector<LoweringNote> notes_of(const ModelConfig& config, int64_t rows, int sm_count = 132) {
-  const StepShape step = step_shape(form_of(config), rows, rows, {}, Numerics::fast);
+std::vector<LoweringNote> notes_of(const ModelConfig& config, int64_t rows, int sm_count = 132,
+                                   const StepTuning& tuning = {}) {
+  const StepShape step = step_shape(form_of(config), rows, rows, {}, Numerics::fast, tuning);
   DeviceProperties device;
   device.cc_major = 9, device.sm_count = sm_count, device.shared_optin_bytes = 227 << 10;
   return lower(network_of(config), {config, step, device}).notes;
@@ -248,6 +249,18 @@ TEST(Lowering, GivesProductsOfALayerNormToTilesAndToALibrary) {
   EXPECT_EQ(found.at("product out add"), "library product onto the residual");
   EXPECT_EQ(found.at("activate"), "gate");
   EXPECT_EQ(found.at("norm final_norm"), "norm_rows");
+}
+
+TEST(Lowering, HoldsAHeadInOneBlockWhateverItsTuningSaysOfSplits) {
+  ModelConfig config = llama_config();
+  config.hidden = 2560, config.vocab = 32000;
+  StepTuning tuning;
+  tuning.head.tile.splits = 4;
+  const auto head = [](const std::vector<LoweringNote>& notes) {
+    return std::ranges::find(notes, "norm final_norm product head", &LoweringNote::operations)->kernels;
+  };
+  EXPECT_TRUE(head(notes_of(config, 32)).front().starts_with("tile_norm_project"));
+  EXPECT_EQ(head(notes_of(config, 32, 132, tuning)), head(notes_of(config, 32)));
 }
 
 // Rows that come gained are held in all of a step's projections or in none.
