@@ -16,6 +16,7 @@
 #include "cli/options/whole_number.h"
 #include "cli/output/progress_bar.h"
 #include "cli/output/say.h"
+#include "engine/byte_size.h"
 #include "runtime/compilers/image_store.h"
 #include "runtime/error.h"
 #include "runtime/libraries/nccl_collectives.h"
@@ -50,6 +51,13 @@ std::vector<std::unique_ptr<Collectives>> nccl_of(const SessionOptions& options,
   return all;
 }
 
+// No kernel reads a quantized format yet: the memory and the time of a step are those of bf16.
+void say_format(const DecoderModel& model, const SessionOptions& options) {
+  if (options.quiet || model.stored_as().empty()) return;
+  say("nodewright: weights: {}; dequantized while they load, bf16 on the device ({})\n", model.stored_as(),
+      byte_size_text(model.weights().bytes()));
+}
+
 // By rank or stage, all at once.
 std::vector<DecoderModel> load_models(const OpenedDevice& opened, Stream& stream, const SessionOptions& options,
                                       Loading loading) {
@@ -68,9 +76,11 @@ std::vector<DecoderModel> load_models(const OpenedDevice& opened, Stream& stream
   if (options.rank) load.shard = {*options.rank, options.tensor_parallel};
   if (count == 1 && (loading == Loading::done || options.trace)) {
     models.push_back(DecoderModel::load(*opened.device, stream, options.model, progress, load));
+    say_format(models.front(), options);
     return models;
   }
   models.push_back(DecoderModel::begin_load(*opened.device, options.model, progress, load));
+  say_format(models.front(), options);
   for (const auto& device : opened.more) {
     ++(by_stage ? load.stage.index : load.shard.rank);
     models.push_back(DecoderModel::begin_load(*device, options.model, {}, load));

@@ -1,6 +1,7 @@
 #include "models/decoder_model.h"
 
 #include <chrono>
+#include <string>
 #include <system_error>
 #include <utility>
 
@@ -23,6 +24,10 @@ bool overwrites_sources(const Device& device) {
 
 Checkpoint checkpoint_of(const std::filesystem::path& folder, bool draws) {
   return draws ? Checkpoint::dummy(folder) : Checkpoint::open(folder);
+}
+
+std::string format_words(const Checkpoint& checkpoint) {
+  return checkpoint.format() == nullptr ? "" : checkpoint.format()->words();
 }
 
 ModelConfig part_of(const ModelConfig& whole, const LoadOptions& options) {
@@ -81,6 +86,7 @@ DecoderModel DecoderModel::load(Device& device, Stream& stream, const std::files
   upload_weights(device, stream, placed.sources, placed.weights.range(), progress);
   DecoderModel model(device, folder, std::move(config), std::move(placed.weights), options);
   model.merged_ = std::move(merged);
+  model.stored_as_ = format_words(checkpoint);
   model.upload_ms_ = std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   return model;
 }
@@ -94,6 +100,7 @@ DecoderModel DecoderModel::begin_load(Device& device, const std::filesystem::pat
   DecoderWeights::Places placed = DecoderWeights::place(device, checkpoint, config);
   DecoderModel model(device, folder, std::move(config), std::move(placed.weights), options);
   model.merged_ = std::move(merged);
+  model.stored_as_ = format_words(checkpoint);
   model.progress_ = progress;
   model.begin_upload(std::move(checkpoint), std::move(placed.sources));
   return model;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -69,6 +70,9 @@ class DecoderModel {
   bool is_on_device() const { return weights_.bytes() > 0; }
 
   const ModelConfig& config() const { return config_; }
+  // The format that its matrices are stored in, for people: "fp8, blocks of 128 x 128". They are bf16 on the device.
+  // Empty where they are stored element by element.
+  const std::string& stored_as() const { return stored_as_; }
   const DecoderWeights& weights() const { return weights_; }
   // The layer's rotation table (models/config/rope_frequencies.h); empty where positions are learned.
   Weight<float> frequencies(int64_t layer) const;
@@ -92,6 +96,7 @@ class DecoderModel {
   std::filesystem::path folder_;
   bool draws_weights_ = false;
   ModelConfig config_;
+  std::string stored_as_;
   DecoderWeights weights_;
   std::vector<DeviceBuffer> rotations_;    // each once
   std::vector<size_t> rotation_of_layer_;  // which of them

@@ -12,6 +12,7 @@
 #include "base/file_to_read.h"
 #include "base/json_file.h"
 #include "models/config/config_fields.h"
+#include "models/config/name_pattern.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -20,8 +21,6 @@ namespace {
 using nlohmann::json;
 
 constexpr uint64_t kLargestAdapterConfig = 1 << 20;  // bytes
-constexpr size_t kLongestPattern = 512;              // characters
-constexpr size_t kMostDigits = 6;                    // of a number in a pattern
 constexpr int64_t kLargestRank = 1 << 16;
 constexpr double kLargestAlpha = 1e6;
 constexpr const char* kDoingAdapter = "read the adapter";
@@ -31,22 +30,8 @@ constexpr const char* kDoingAdapter = "read the adapter";
       {.doing = kDoingAdapter, .object = path.string(), .detail = std::move(detail), .advice = std::move(advice)});
 }
 
-// Compiled for a matcher without backtracking: a pattern of a file takes no more than linear time.
 std::regex compiled(const std::filesystem::path& path, const std::string& key, const std::string& pattern) {
-  if (pattern.size() > kLongestPattern)
-    refuse_adapter(path, fmt::format("the pattern of {} has {} characters, expected at most {}", key, pattern.size(),
-                                     kLongestPattern));
-  size_t digits = 0;  // in a row: std::regex counts beyond what an integer holds
-  for (const char c : pattern)
-    if ((digits = c >= '0' && c <= '9' ? digits + 1 : 0) > kMostDigits)
-      refuse_adapter(
-          path, fmt::format("{} is {}, with a number of more than {} digits", key, in_quotes(pattern), kMostDigits));
-  try {
-    return std::regex(pattern, std::regex::ECMAScript | std::regex_constants::__polynomial);
-  } catch (const std::regex_error& error) {
-    refuse_adapter(path, fmt::format("{} is {}, no regular expression that is understood here: {}", key,
-                                     in_quotes(pattern), error.what()));
-  }
+  return name_pattern(kDoingAdapter, path, key, pattern);
 }
 
 // A list of texts, or null or absent: none. `of_text`: told of one text instead of a list.

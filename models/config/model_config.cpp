@@ -56,11 +56,6 @@ const Architecture& read_architecture(const ConfigFields& config) {
   config.refuse(fmt::format("architecture {} is not supported", in_quotes(name)), supported);
 }
 
-void refuse_unsupported(const ConfigFields& config) {
-  if (config.find("quantization_config"))
-    config.fault("quantization_config: quantized weights are not supported", "use the unquantized checkpoint");
-}
-
 // An end that no step can choose would end no text, and nothing need be kept from choosing it. `vocab` 0: not known.
 void check_tokens(const ConfigFields& fields, const char* key, const std::vector<int64_t>& tokens, int64_t vocab) {
   for (const int64_t token : tokens)
@@ -104,7 +99,6 @@ ModelConfig read_config(const std::filesystem::path& folder, std::vector<Error>*
   const ConfigFields config(object, path.string(), "read the model configuration", faults);
 
   const Architecture& architecture = read_architecture(config);
-  refuse_unsupported(config);
   ModelConfig c;
   c.architecture = architecture.name;
   c.names = llama_names();

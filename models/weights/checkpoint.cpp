@@ -55,6 +55,7 @@ bool loadable(Dtype dtype) { return dtype == Dtype::kBF16 || dtype == Dtype::kF1
 
 Checkpoint Checkpoint::open(const fs::path& folder) {
   Checkpoint checkpoint(folder);
+  checkpoint.format_ = weight_format_of(folder);
   const fs::path index = folder / kIndexFile;
   if (is_present(folder / kSingleFile)) {
     checkpoint.add(folder / kSingleFile);
@@ -95,9 +96,33 @@ const TensorInfo* Checkpoint::find(std::string_view name) const {
   return found != tensors_.end() && found->name == name ? &*found : nullptr;
 }
 
+const TensorInfo* Checkpoint::find_encoded(std::string_view name, const std::vector<int64_t>& shape) const {
+  const auto known = encoded_.find(name);
+  if (known != encoded_.end() && known->second.tensor.shape == shape) return &known->second.tensor;
+  if (!format_) return nullptr;
+  Encoded encoded;
+  encoded.matrix = format_->matrix(std::string(name), shape, *this);
+  if (!encoded.matrix) return nullptr;
+  const std::span<const TensorInfo* const> stored = encoded.matrix->stored();
+  TensorInfo& tensor = encoded.tensor;
+  tensor.name = name;
+  tensor.dtype = stored.front()->dtype;
+  tensor.shape = shape;
+  tensor.file = stored.front()->file;
+  tensor.offset = stored.front()->offset;
+  for (const TensorInfo* one : stored) tensor.bytes += one->bytes;
+  tensor.encoded = encoded.matrix.get();
+  return &encoded_.emplace(name, std::move(encoded)).first->second.tensor;
+}
+
+bool Checkpoint::has(const std::string& name) const {
+  return find(name) != nullptr || (format_ && format_->stores(name, *this));
+}
+
 const TensorInfo& Checkpoint::require(std::string_view name, const std::vector<int64_t>& shape) const {
   if (draws_)
     return drawn_.try_emplace(std::string(name), TensorInfo{std::string(name), Dtype::kBF16, shape}).first->second;
+  if (const TensorInfo* encoded = find_encoded(name, shape)) return *encoded;
   const TensorInfo* tensor = find(name);
   const auto refuse_tensor = [&](const fs::path& where, std::string detail, std::string advice) {
     throw Error({.doing = fmt::format("load tensor {} of", in_quotes(name)),
@@ -115,7 +140,8 @@ const TensorInfo& Checkpoint::require(std::string_view name, const std::vector<i
   if (!loadable(tensor->dtype))
     refuse_tensor(tensor->file->path(),
                   fmt::format("its dtype is {}, supported are BF16, F16 and F32", dtype_name(tensor->dtype)),
-                  "use an unquantized checkpoint");
+                  format_ ? "check that config.json belongs to these weights"
+                          : "a config.json whose quantization_config says what it means");
   return *tensor;
 }
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "models/kv_cache.h"
+#include "models/weights/formats/encoded_matrix.h"
 #include "models/weights/weights.h"
 
 namespace nodewright {
@@ -34,7 +35,9 @@ std::string_view kind_of(std::string_view tensor) {
 
 void add(TensorShare& share, const TensorInfo& tensor) {
   share.tensors += 1;
-  share.parameters += tensor.bytes * 8 / dtype_bits(tensor.dtype);
+  uint64_t parameters = 1;
+  for (const int64_t dimension : tensor.shape) parameters *= static_cast<uint64_t>(dimension);
+  share.parameters += parameters;
   share.bytes += tensor.bytes;
 }
 
@@ -51,10 +54,11 @@ ModelSummary summarize(const Checkpoint& checkpoint, const ModelConfig& config) 
   const WeightFootprint footprint = weight_footprint(checkpoint, config);
   ModelSummary summary;
   summary.total.name = "total";
-  std::map<std::string_view, TensorShare> kinds, dtypes;
+  std::map<std::string_view, TensorShare> kinds;
+  std::map<std::string, TensorShare, std::less<>> dtypes;
   for (const TensorInfo* tensor : footprint.tensors) {
     add(kinds[kind_of(tensor->name)], *tensor);
-    add(dtypes[dtype_name(tensor->dtype)], *tensor);
+    add(dtypes[tensor->encoded ? tensor->encoded->format() : std::string(dtype_name(tensor->dtype))], *tensor);
     add(summary.total, *tensor);
   }
   const auto append = [](std::vector<TensorShare>& to, std::string_view name, TensorShare share) {

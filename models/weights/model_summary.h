@@ -14,7 +14,7 @@ namespace nodewright {
 
 // Some of the tensors that loading reads.
 struct TensorShare {
-  std::string name;  // "attention", or a dtype as the file spells it: "BF16"
+  std::string name;  // "attention", a dtype as the file spells it, "BF16", or a format, "fp8"
   uint64_t tensors = 0;
   uint64_t parameters = 0;
   uint64_t bytes = 0;  // in the files

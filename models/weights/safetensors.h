@@ -37,6 +37,8 @@ enum class Dtype : uint8_t {
 std::string_view dtype_name(Dtype dtype);  // as the file spells it: "BF16"
 unsigned dtype_bits(Dtype dtype);          // bits of one element
 
+class EncodedMatrix;
+
 struct TensorInfo {
   std::string name;
   Dtype dtype = Dtype::kBF16;
@@ -44,6 +46,9 @@ struct TensorInfo {
   const CheckedFile* file = nullptr;  // outlives this description; null: its values are drawn
   uint64_t offset = 0;                // first byte, from the start of the file
   uint64_t bytes = 0;
+  // A matrix in another format: what it is stored as, while dtype and offset are those of its codes, and bytes those of
+  // all that it is made of. Null: dtype says how each element is stored.
+  const EncodedMatrix* encoded = nullptr;
 };
 
 // All tensors of a file, by offset. Throws Error, naming file, tensor and numbers, unless the header is within its

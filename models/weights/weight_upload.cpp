@@ -13,6 +13,7 @@
 
 #include "models/weights/bf16_conversion.h"
 #include "models/weights/drawn_weights.h"
+#include "models/weights/formats/encoded_matrix.h"
 #include "runtime/error.h"
 #include "runtime/event.h"
 #include "runtime/memory/staging_buffer.h"
@@ -87,7 +88,7 @@ void zero_gaps(const Window& window, std::byte* chunk) {
 }
 
 // Rounds a row of the tensor, as floats, with what is added to it.
-void round_with_deltas(const WeightPart& part, int64_t tensor_row, std::vector<float>& row, WeightElement* to) {
+void round_with_deltas(const WeightPart& part, int64_t tensor_row, std::span<float> row, WeightElement* to) {
   std::vector<float> sum(row.size());
   for (const WeightDelta& delta : *part.deltas) delta.add_to(tensor_row, row, sum);
   convert_to_bf16(Dtype::kF32, reinterpret_cast<const std::byte*>(row.data()), to, static_cast<int64_t>(row.size()));
@@ -150,6 +151,34 @@ void draw_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
   }
 }
 
+// Decodes rows that are stored in another format, some at a time so that their floats stay in a cache.
+void decode_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
+  constexpr int64_t kFloats = 1 << 18;  // 1 MiB, of one decoding
+  const WeightSource& source = *task.source;
+  const WeightPart& part = *task.part;
+  const int64_t cols = part.tensor_cols();
+  const int64_t most = part.from_step == 1 ? std::clamp(kFloats / cols, int64_t{1}, task.end - task.begin) : 1;
+  std::vector<float> values(static_cast<size_t>(most * cols));
+  std::vector<WeightElement> whole(static_cast<size_t>(cols));
+  for (int64_t first = task.begin; first < task.end; first += most) {
+    const int64_t rows = std::min(most, task.end - first), tensor_row = part.from + first * part.from_step;
+    part.tensor->encoded->decode(tensor_row, rows, std::span(values).first(static_cast<size_t>(rows * cols)));
+    for (int64_t row = 0; row < rows; ++row) {
+      const std::span of_row = std::span(values).subspan(static_cast<size_t>(row * cols), static_cast<size_t>(cols));
+      auto* to = reinterpret_cast<WeightElement*>(
+          chunk + (source.offset_of(part.first + (first + row) * part.step) - chunk_begin));
+      if (part.deltas == nullptr) {
+        convert_to_bf16(Dtype::kF32, reinterpret_cast<const std::byte*>(of_row.data() + part.from_col), to,
+                        source.cols);
+      } else {
+        round_with_deltas(part, tensor_row + row, of_row, whole.data());
+        std::copy_n(whole.begin() + part.from_col, source.cols, to);
+      }
+      std::fill(to + source.cols, to + source.stride, WeightElement{0});
+    }
+  }
+}
+
 // Some columns of each row, read by themselves.
 void read_parts_of_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std::vector<std::byte>& scratch) {
   const WeightSource& source = *task.source;
@@ -181,6 +210,7 @@ void read_parts_of_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_b
 // Reads the rows, converts them and puts them in their places. `chunk` stands for the buffer from `chunk_begin` on.
 void read_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std::vector<std::byte>& scratch) {
   if (task.part->tensor->file == nullptr) return draw_rows(task, chunk, chunk_begin);
+  if (task.part->tensor->encoded != nullptr) return decode_rows(task, chunk, chunk_begin);
   if (task.part->transposed) return read_columns(task, chunk, chunk_begin, scratch);
   if (task.part->tensor_cols() != task.source->cols) return read_parts_of_rows(task, chunk, chunk_begin, scratch);
   const WeightSource& source = *task.source;

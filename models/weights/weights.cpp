@@ -46,7 +46,7 @@ class Image {
     // A file saved from the network without its head leaves the prefix out.
     const std::string bare = names_.embedding + ".weight";
     for (const std::string& prefix : {names_.prefix, names_.other_prefix, std::string()})
-      if (checkpoint.find(prefix + bare)) {
+      if (checkpoint.has(prefix + bare)) {
         names_.prefix = prefix;
         break;
       }
@@ -71,7 +71,9 @@ class Image {
     std::set<const TensorInfo*> read;
     for (const Source& source : sources_)
       for (const WeightPart& part : source.parts) read.insert(part.tensor);
-    return {read.begin(), read.end()};
+    std::vector<const TensorInfo*> tensors(read.begin(), read.end());
+    std::ranges::sort(tensors, {}, &TensorInfo::name);
+    return tensors;
   }
   uint64_t bytes() const { return bytes_; }
 
@@ -238,7 +240,7 @@ class Image {
     matrix(name, cols, pieces, names_.transposed);
     if (!bias) return;
     if (config_.shard.rank == 0) return vector(name + ".bias", pieces, ".bias");
-    for (const Piece& piece : pieces) used_.insert(&checkpoint_.require(piece.tensor + ".bias", {piece.tensor_rows}));
+    for (const Piece& piece : pieces) use(checkpoint_.require(piece.tensor + ".bias", {piece.tensor_rows}));
     zeros(name + ".bias", config_.hidden);
   }
   void zeros(std::string name, int64_t rows) { add({std::move(name), 0, rows, 1, 1, {}}); }
@@ -303,7 +305,13 @@ class Image {
     if (source.stride > 1)
       shape.insert(transposed ? shape.begin() : shape.end(), piece.tensor_cols > 0 ? piece.tensor_cols : source.cols);
     const TensorInfo& info = checkpoint_.require(piece.tensor + ending, shape);
-    used_.insert(&info);
+    use(info);
+    if (info.encoded != nullptr && transposed)
+      throw Error({.doing = fmt::format("load tensor {} of", in_quotes(info.name)),
+                   .object = info.file->path().string(),
+                   .detail = fmt::format("it is stored as {}, which is not supported for transposed matrices",
+                                         info.encoded->format()),
+                   .advice = "the checkpoint without quantization"});
     source.parts.push_back({.tensor = &info,
                             .rows = piece.rows,
                             .first = first,
@@ -313,6 +321,12 @@ class Image {
                             .from_step = piece.step,
                             .from_col = piece.from_col});
     source.rows += piece.rows;
+  }
+
+  void use(const TensorInfo& tensor) {
+    used_.insert(&tensor);
+    if (tensor.encoded == nullptr) return;
+    for (const TensorInfo* stored : tensor.encoded->stored()) used_.insert(stored);
   }
 
   void add(Source source) {
@@ -331,7 +345,8 @@ class Image {
       const bool other = std::ranges::any_of(
           names_.unused_beginnings, [&](std::string_view beginning) { return tensor.name.starts_with(beginning); });
       const bool spare_head = config_.tied && tensor.name == names_.head + ".weight";
-      if (used_.contains(&tensor) || derived || other || spare_head) continue;
+      const bool of_format = checkpoint_.format() != nullptr && checkpoint_.format()->is_spare(tensor.name);
+      if (used_.contains(&tensor) || derived || other || spare_head || of_format) continue;
       if (count++ == 0) first = &tensor;
     }
     if (first)

@@ -237,7 +237,7 @@ class Inspect(CommandTest):
                                  "temperature is '\"warm\"'"], folder)
             parts = [one["part"] for one in json.loads(
                 run("inspect", "--model", folder, "--device", "none", "--json").stdout)["obstacles"]]
-            self.assertEqual(["config"] * 3 + ["generation_config"] * 2, parts)
+            self.assertEqual(["config"] * 2 + ["generation_config"] * 2 + ["weights"], parts)
 
     def test_hostile_checkpoints_are_refused_as_loading_refuses_them(self):
         with tempfile.TemporaryDirectory() as holder:

@@ -270,7 +270,6 @@ TEST(ModelConfig, RefusesOtherArchitecturesAndListsTheSupported) {
 
 TEST(ModelConfig, RefusesWhatWouldChangeTheArithmetic) {
   expect_refused({{"hidden_act", "gelu"}}, {"hidden_act is 'gelu'"});
-  expect_refused({{"quantization_config", {{"quant_method", "gptq"}}}}, {"quantization_config"});
   expect_refused({{"partial_rotary_factor", 0.02}}, {"partial_rotary_factor is 0.02: 1 of head_dim, 64"});
   expect_refused({{"rope_scaling", {{"rope_type", "mrope"}, {"factor", 4.0}}}},
                  {"rope_type is 'mrope'", "default, linear, dynamic, llama3, yarn, longrope"});
@@ -350,18 +349,16 @@ std::vector<std::string> faults_of(const json& changes, const std::string& gener
 }
 
 TEST(ModelConfig, TellsEveryFaultOfBothFilesInTheOrderOfReading) {
-  const std::vector<std::string> lines = faults_of({{"quantization_config", {{"bits", 4}}},
-                                                    {"hidden_act", "relu"},
+  const std::vector<std::string> lines = faults_of({{"hidden_act", "relu"},
                                                     {"num_hidden_layers", 0},
                                                     {"vocab_size", "many"},
                                                     {"rope_scaling", {{"rope_type", "mrope"}, {"factor", 2}}}},
                                                    R"({"temperature": -1, "top_p": 0.5, "bad_words_ids": [3]})");
-  const std::vector<std::string> named = {"quantization_config",      "hidden_act is 'relu'", "num_hidden_layers is 0",
-                                          "vocab_size is '\"many\"'", "rope_type is 'mrope'", "temperature is -1",
-                                          "bad_words_ids is '[3]'"};
+  const std::vector<std::string> named = {"hidden_act is 'relu'", "num_hidden_layers is 0", "vocab_size is '\"many\"'",
+                                          "rope_type is 'mrope'", "temperature is -1",      "bad_words_ids is '[3]'"};
   ASSERT_EQ(lines.size(), named.size());
   for (size_t i = 0; i < named.size(); ++i)
-    expect_words(lines[i], {named[i], i < 5 ? "/config.json" : "generation_config.json"});
+    expect_words(lines[i], {named[i], i < 4 ? "/config.json" : "generation_config.json"});
 }
 
 TEST(ModelConfig, TellsNoFaultThatMayFollowFromAnother) {

@@ -1,0 +1,39 @@
+// A matrix whose elements a checkpoint does not store as numbers one after the other: codes with scales beside them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/weights/safetensors.h"
+
+namespace nodewright {
+
+// Immutable: several threads may decode rows of one matrix.
+class EncodedMatrix {
+ public:
+  virtual ~EncodedMatrix() = default;
+  EncodedMatrix(const EncodedMatrix&) = delete;
+  EncodedMatrix& operator=(const EncodedMatrix&) = delete;
+
+  // Rows [first, first + rows) as the format defines them, in fp32 arithmetic: [rows, cols] floats. Throws Error,
+  // naming the tensor, where a file ends early or what it holds fits no shape.
+  virtual void decode(int64_t first, int64_t rows, std::span<float> to) const = 0;
+
+  // "int4, groups of 128".
+  const std::string& format() const { return format_; }
+  // The tensors that it reads, the codes first. They live as long as the checkpoint.
+  std::span<const TensorInfo* const> stored() const { return stored_; }
+
+ protected:
+  EncodedMatrix(std::string format, std::vector<const TensorInfo*> stored)
+      : format_(std::move(format)), stored_(std::move(stored)) {}
+
+ private:
+  std::string format_;
+  std::vector<const TensorInfo*> stored_;
+};
+
+}  // namespace nodewright

@@ -1,0 +1,69 @@
+#include "models/weights/formats/weight_format.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/file_to_read.h"
+#include "base/json_file.h"
+#include "models/config/config_fields.h"
+
+namespace nodewright {
+namespace {
+
+using nlohmann::json;
+
+constexpr uint64_t kLargestQuantConfig = 16 << 20;  // bytes, as of config.json (models/config/model_config.cpp)
+constexpr const char* kModelOptFile = "hf_quant_config.json";
+
+struct Method {
+  std::string_view name;
+  std::unique_ptr<WeightFormat> (*read)(const ConfigFields& fields);
+};
+constexpr Method kMethods[] = {
+    {"fp8", read_fp8_format},           {"compressed-tensors", read_compressed_tensors_format},
+    {"gptq", read_gptq_format},         {"awq", read_awq_format},
+    {"modelopt", read_modelopt_format}, {"modelopt_fp4", read_modelopt_format}};
+
+std::unique_ptr<WeightFormat> read_format(const ConfigFields& fields) {
+  std::string method = fields.text("quant_method", "");
+  // ModelOpt's own file, and what older versions of compressed-tensors wrote, name no method.
+  if (method.empty() && fields.has("quant_algo")) method = "modelopt";
+  if (method.empty() && fields.has("config_groups")) method = "compressed-tensors";
+  std::string supported;
+  for (const Method& one : kMethods) {
+    if (one.name == method) return one.read(fields);
+    if (one.name != "modelopt_fp4") supported += (supported.empty() ? "" : ", ") + std::string(one.name);
+  }
+  if (method.empty()) fields.refuse(fields.prefix() + "quant_method is missing", "supported: " + supported);
+  fields.refuse(fmt::format("{}quant_method {} is not supported", fields.prefix(), in_quotes(method)),
+                fmt::format("a checkpoint without quantization, or with one of {}", supported));
+}
+
+}  // namespace
+
+bool WeightFormat::is_spare(std::string_view tensor) const {
+  constexpr std::string_view kSpare[] = {".input_scale",  ".input_zero_point",  ".input_global_scale",
+                                         ".input_g_idx",  ".activation_scale",  ".activation_scale_inv",
+                                         ".output_scale", ".output_zero_point", ".q_scale",
+                                         ".k_scale",      ".v_scale",           ".kv_scale"};
+  return std::ranges::any_of(kSpare, [&](std::string_view ending) { return tensor.ends_with(ending); });
+}
+
+std::unique_ptr<WeightFormat> weight_format_of(const std::filesystem::path& folder) {
+  const std::string doing = "read how the weights are stored by";
+  const std::filesystem::path path = folder / "config.json", other = folder / kModelOptFile;
+  if (!is_present(path)) return nullptr;
+  const json object = read_json_object(path, doing, kLargestQuantConfig);
+  const ConfigFields config(object, path.string(), doing);
+  for (const char* key : {"quantization_config", "compression_config"})
+    if (const json* found = config.object(key)) return read_format(config.inside(*found, std::string(key) + "."));
+  if (!is_present(other)) return nullptr;
+  const json about = read_json_object(other, doing, kLargestQuantConfig);
+  const ConfigFields fields(about, other.string(), doing);
+  const json* found = fields.object("quantization");
+  return found ? read_format(fields.inside(*found, "quantization.")) : nullptr;
+}
+
+}  // namespace nodewright

@@ -1,0 +1,20 @@
+// Quantized checkpoints against what the libraries that wrote them make of them, bit by bit.
+#include "tests/models/weights/formats/format_golden.h"
+
+namespace nodewright {
+namespace {
+
+TEST(GoldenFormats, AreDecodedToTheBitsOfTheirLibraries) {
+  ASSERT_GE(test::all_formats().size(), 20u);
+  for (const std::string& name : test::all_formats()) {
+    const nlohmann::json expected = test::expected_matrices(test::format_folder(name));
+    for (const int64_t step : {1000, 7}) {  // whole, and in slices that begin inside a word or a block
+      const auto matrices = test::decode_all(test::format_folder(name), step);
+      for (const auto& [matrix, about] : expected.items())
+        EXPECT_EQ(test::digest_of(matrices.at(matrix)), about.at("digest")) << name << " " << matrix << " by " << step;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace nodewright
