@@ -26,7 +26,8 @@ constexpr Stranger kStrangers[] = {
     {"version https://git-lfs.github.com/spec/",
      "it is a Git LFS pointer, which stands for a file that was not fetched",
      "run git lfs pull in that folder, or download the file"},
-    {"GGUF", "it is a GGUF file, which is not supported", "the checkpoint in the Hugging Face layout it was made from"},
+    {"GGUF", "it is a GGUF file, whose name does not end in .gguf",
+     "--model with that file, under a name that ends so"},
     {"<!DOCTYPE", "it is a web page, not a file of a checkpoint", "download the file itself"},
 };
 
@@ -44,6 +45,7 @@ CheckedFile::CheckedFile(std::filesystem::path path) : path_(std::move(path)) {
   char first[64] = {};
   const ssize_t got = ::pread(descriptor_, first, sizeof first, 0);
   for (const Stranger& one : kStrangers) {
+    if (one.first_bytes == "GGUF" && path_.extension() == ".gguf") continue;  // base/gguf_file.h reads it
     if (got <= 0 || !std::string_view(first, static_cast<size_t>(got)).starts_with(one.first_bytes)) continue;
     ::close(std::exchange(descriptor_, -1));  // no destructor runs for what was never constructed
     throw Error({.doing = "read",

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/file_to_read.h"
+#include "base/gguf_file.h"
 #include "models/weights/checkpoint.h"
 #include "runtime/error.h"
 #include "text/chat/chat_template.h"
@@ -37,10 +38,10 @@ void look_at_weights(const std::filesystem::path& folder, InspectedFolder& found
 }
 
 void look_at_text(const std::filesystem::path& folder, InspectedFolder& found) {
-  if (is_present(folder / "tokenizer.json"))
+  if (is_gguf(folder) || is_present(folder / "tokenizer.json"))
     look_at("tokenizer", found, [&] {
       found.tokenizer = outline_tokenizer(folder);
-      Tokenizer::from_file(folder / "tokenizer.json");
+      Tokenizer::from_folder(folder);
     });
   look_at("chat_template", found, [&] {
     found.chat_template = chat_template_file(folder);

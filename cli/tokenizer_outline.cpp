@@ -5,8 +5,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file_to_read.h"
+#include "base/gguf_file.h"
 #include "base/json_file.h"
 #include "runtime/error.h"
+#include "text/tokenizer/files/gguf_tokenizer.h"
 #include "text/tokenizer/files/piece_file.h"
 #include "text/tokenizer/files/tekken_file.h"
 #include "text/tokenizer/tokenizer.h"
@@ -66,6 +68,7 @@ std::optional<TokenizerOutline> outline_tokenizer(const std::filesystem::path& f
   const std::optional<std::filesystem::path> found = Tokenizer::file_in(folder);
   if (!found) return std::nullopt;
   const std::filesystem::path& path = *found;
+  if (is_gguf(path)) return outline_of(read_gguf_tokenizer(path), "GGUF");
   if (path.filename() == "tokenizer.model") return outline_of(read_piece_file(path), "SentencePiece");
   if (path.filename() == "tekken.json") return outline_of(read_tekken_file(path), "tekken");
   const json file = read_json_object(path, "read the tokenizer", kLargestFile);
@@ -84,6 +87,7 @@ std::optional<TokenizerOutline> outline_tokenizer(const std::filesystem::path& f
 }
 
 std::string chat_template_file(const std::filesystem::path& folder) {
+  if (is_gguf(folder)) return read_gguf_templates(folder).empty() ? "" : "tokenizer.chat_template";
   if (is_present(folder / "chat_template.jinja")) return "chat_template.jinja";
   const std::filesystem::path path = folder / "tokenizer_config.json";
   if (!is_present(path)) return {};

@@ -11,10 +11,12 @@
 #include <unordered_set>
 
 #include "base/file_to_read.h"
+#include "base/gguf_file.h"
 #include "base/json_file.h"
 #include "kernels_src/sampling/shape_logits.h"
 #include "models/config/architectures.h"
 #include "models/config/config_fields.h"
+#include "models/config/gguf_config.h"
 #include "models/config/rope_frequencies.h"
 #include "runtime/error.h"
 
@@ -94,8 +96,10 @@ void check_relations(const ConfigFields& config, const ModelConfig& c) {
 
 // `faults`: of values that are wrong by themselves, or null to throw the first.
 ModelConfig read_config(const std::filesystem::path& folder, std::vector<Error>* faults) {
-  const std::filesystem::path path = folder / "config.json";
-  const json object = read_json_object(path, "read the model configuration", kLargestConfig);
+  const std::optional<GgufModel> gguf = is_gguf(folder) ? std::optional(GgufModel::open(folder)) : std::nullopt;
+  const std::filesystem::path path = gguf ? folder : folder / "config.json";
+  const json object =
+      gguf ? gguf_config(*gguf) : read_json_object(path, "read the model configuration", kLargestConfig);
   const ConfigFields config(object, path.string(), "read the model configuration", faults);
 
   const Architecture& architecture = read_architecture(config);
@@ -105,6 +109,7 @@ ModelConfig read_config(const std::filesystem::path& folder, std::vector<Error>*
   architecture.read(config, c);
   c.dtype = config.text("dtype", config.text("torch_dtype", ""));
   check_relations(config, c);
+  if (gguf) apply_gguf(*gguf, c);
   return c;
 }
 

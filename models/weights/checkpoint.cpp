@@ -10,6 +10,7 @@
 
 #include "base/file_to_read.h"
 #include "base/json_file.h"
+#include "models/weights/formats/gguf_format.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -55,6 +56,11 @@ bool loadable(Dtype dtype) { return dtype == Dtype::kBF16 || dtype == Dtype::kF1
 
 Checkpoint Checkpoint::open(const fs::path& folder) {
   Checkpoint checkpoint(folder);
+  if (is_gguf(folder)) {
+    checkpoint.format_ = open_gguf(folder, checkpoint.files_, checkpoint.tensors_);
+    checkpoint.sort();
+    return checkpoint;
+  }
   checkpoint.format_ = weight_format_of(folder);
   const fs::path index = folder / kIndexFile;
   if (is_present(folder / kSingleFile)) {

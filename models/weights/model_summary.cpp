@@ -14,19 +14,20 @@ namespace {
 
 struct Kind {
   std::string_view name;
-  std::array<std::string_view, 2> words;  // in the names of its tensors
+  std::array<std::string_view, 3> words;  // in the names of its tensors
 };
 // The first that fits: q_norm stands below self_attn and post_feedforward_layernorm is no feed-forward.
-constexpr std::array<Kind, 6> kKinds = {{{"embedding", {"embed_tokens.", "wte."}},
+constexpr std::array<Kind, 6> kKinds = {{{"embedding", {"embed_tokens.", "wte.", "token_embd."}},
                                          {"positions", {"wpe."}},
                                          {"head", {"lm_head."}},
                                          {"norms", {"norm.", "ln_"}},
-                                         {"attention", {"attn."}},
-                                         {"feed-forward", {"mlp.", "_moe."}}}};
+                                         {"attention", {"attn.", "attn_"}},
+                                         {"feed-forward", {"mlp.", "_moe.", "ffn_"}}}};
 constexpr std::array<std::string_view, 7> kOrder = {"embedding", "positions", "attention", "feed-forward",
                                                     "norms",     "head",      "other"};
 
 std::string_view kind_of(std::string_view tensor) {
+  if (tensor == "output.weight") return "head";  // of a GGUF file
   for (const Kind& kind : kKinds)
     for (const std::string_view word : kind.words)
       if (!word.empty() && tensor.find(word) != std::string_view::npos) return kind.name;

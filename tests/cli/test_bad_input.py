@@ -353,13 +353,15 @@ class Checkpoints(CommandTest):
                     continue
                 self.assert_refused(RUN_TIME if has_weights else USAGE, ["--model", folder, *named], *words)
 
-    def test_a_gguf_file_and_a_folder_of_one_are_named_in_every_command(self):
+    def test_a_broken_gguf_file_and_a_folder_of_one_are_named_in_every_command(self):
         folder = os.path.join(self.folder, "gguf")
         os.mkdir(folder)
         write_bytes(folder, "model.Q4_K_M.gguf", b"GGUF" + bytes(100))
-        for model in (folder, os.path.join(folder, "model.Q4_K_M.gguf")):
-            for words in self.commands(model):
-                self.assert_refused(USAGE, ["model.Q4_K_M.gguf", "GGUF file, which is not supported"], *words)
+        file = os.path.join(folder, "model.Q4_K_M.gguf")
+        for words in self.commands(folder):
+            self.assert_refused(USAGE, ["holds no config.json", "model.Q4_K_M.gguf", "--model " + file], *words)
+        for words in self.commands(file):
+            self.assert_refused(RUN_TIME, ["model.Q4_K_M.gguf", "its version is 0, expected 2 or 3"], *words)
         self.assert_refused(USAGE, ["--model", "it is a file"], *on_device("chat", os.path.join(DEMO, WEIGHTS)))
         whole = copy_model(golden_model("unaligned"), os.path.join(self.folder, "renamed"))
         write_bytes(whole, WEIGHTS, b"GGUF" + bytes(100))

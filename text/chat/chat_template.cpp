@@ -6,11 +6,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file_to_read.h"
+#include "base/gguf_file.h"
 #include "base/json_depth.h"
 #include "base/json_file.h"
 #include "base/visible_text.h"
 #include "base/written_number.h"
 #include "runtime/error.h"
+#include "text/tokenizer/files/gguf_tokenizer.h"
 #include "text/tokenizer/files/token_settings.h"
 #include "text/unicode/utf8.h"
 
@@ -181,7 +183,8 @@ ChatTemplates ChatTemplates::from_folder(const std::filesystem::path& folder, co
   const auto files =
       instead.empty() ? template_files(folder) : std::map<std::string, std::filesystem::path>{{kDefaultName, instead}};
   const bool has_config = is_present(config_file);
-  if (files.empty() && !has_config)
+  const bool gguf = is_gguf(folder);
+  if (files.empty() && !has_config && !gguf)
     fail_without_template(folder, "there is neither chat_template.jinja nor tokenizer_config.json");
   const Json config =
       has_config ? Json::parse(read_json_text(config_file, "read the chat template", kLongestTemplate), nullptr, false)
@@ -190,7 +193,7 @@ ChatTemplates ChatTemplates::from_folder(const std::filesystem::path& folder, co
   TokenSettings settings = read_token_settings(folder);
   const ChatTemplate::Tokens tokens{std::move(settings.named), std::move(settings.more)};
   ChatTemplates made;
-  made.place_ = !instead.empty() ? instead : files.empty() ? config_file : folder;
+  made.place_ = !instead.empty() ? instead : files.empty() && !gguf ? config_file : folder;
   const auto add = [&](const std::string& name, const std::string& source, const std::filesystem::path& file) {
     check_text(source, file, files.empty() ? name : "");
     made.templates_.emplace(name, ChatTemplate(source, file.string(), tokens));
@@ -198,8 +201,10 @@ ChatTemplates ChatTemplates::from_folder(const std::filesystem::path& folder, co
   for (const auto& [name, file] : files) {
     add(name, read_template(file, !instead.empty()), file);
   }
-  if (files.empty())
-    for (const auto& [name, source] : sources_in(config, config_file)) add(name, source, config_file);
+  if (!files.empty()) return made;
+  const auto sources = gguf ? read_gguf_templates(folder) : sources_in(config, config_file);
+  if (sources.empty()) fail_without_template(folder, "its metadata has no tokenizer.chat_template");
+  for (const auto& [name, source] : sources) add(name, source, made.place_);
   return made;
 }
 

@@ -10,9 +10,11 @@
 #include <unordered_set>
 
 #include "base/file_to_read.h"
+#include "base/gguf_file.h"
 #include "base/json_file.h"
 #include "base/work_budget.h"
 #include "runtime/error.h"
+#include "text/tokenizer/files/gguf_tokenizer.h"
 #include "text/tokenizer/files/piece_file.h"
 #include "text/tokenizer/files/tekken_file.h"
 #include "text/tokenizer/load_error.h"
@@ -28,6 +30,7 @@ constexpr std::uint64_t kWorkOfByte = 16;  // units: 60 ns for a word of one byt
 }  // namespace
 
 std::optional<std::filesystem::path> Tokenizer::file_in(const std::filesystem::path& folder) {
+  if (is_gguf(folder)) return folder;
   for (const char* name : {"tokenizer.json", "tokenizer.model", "tekken.json"})
     if (is_present(folder / name)) return folder / name;
   return std::nullopt;
@@ -47,9 +50,11 @@ Tokenizer Tokenizer::from_file(const std::filesystem::path& path) {
                               : fmt::format("there is no such file, only {}, which is not read", instead),
               "put it beside the weights; transformers writes it where it saves a fast tokenizer");
   }
-  const TokenSettings settings = read_token_settings(path.parent_path());
+  const bool gguf = is_gguf(path);
+  const TokenSettings settings = read_token_settings(gguf ? path : path.parent_path());
   const bool of_pieces = path.extension() == ".model";  // whose reader adds the settings itself
-  TokenizerFile file = of_pieces                                        ? read_piece_file(path)
+  TokenizerFile file = gguf                                             ? read_gguf_tokenizer(path)
+                       : of_pieces                                      ? read_piece_file(path)
                        : path.filename().string().starts_with("tekken") ? read_tekken_file(path)
                                                                         : read_tokenizer_file(path);
   if (!of_pieces) add_settings(settings, path, file);

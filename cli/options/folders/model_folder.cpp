@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/file_to_read.h"
+#include "base/gguf_file.h"
 #include "cli/options/folders/strange_folder.h"
 #include "runtime/error.h"
 #include "text/tokenizer/tokenizer.h"
@@ -100,11 +101,11 @@ void check_model_folder(const fs::path& folder) {
     refuse_strange_folder(folder);
   }
   if (fs::is_regular_file(folder, unused)) {
-    if (folder.extension() == ".gguf") refuse_gguf(folder);
+    if (is_gguf(folder)) return;
     throw Error({.doing = "use --model",
                  .object = folder.string(),
                  .detail = "it is a file",
-                 .advice = "the folder of the checkpoint, with config.json in it",
+                 .advice = "the folder of the checkpoint, with config.json in it, or a file whose name ends in .gguf",
                  .fault = Fault::usage});
   }
   const bool hub = is_hub_name(folder.string());

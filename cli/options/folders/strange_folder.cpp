@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/file_to_read.h"
+#include "base/gguf_file.h"
 #include "base/json_file.h"
 #include "runtime/error.h"
 
@@ -50,11 +51,6 @@ std::string names_of(const std::vector<fs::path>& entries) {
 
 }  // namespace
 
-void refuse_gguf(const fs::path& file) {
-  refuse_folder(file, "it is a GGUF file, which is not supported",
-                "the folder of the checkpoint it was made from: config.json, model.safetensors, tokenizer.json");
-}
-
 void refuse_strange_folder(const fs::path& folder) {
   constexpr const char* kNone = "it holds no checkpoint: config.json is missing";
   constexpr const char* kLayout =
@@ -73,7 +69,10 @@ void refuse_strange_folder(const fs::path& folder) {
   if (entries.empty()) refuse_folder(folder, "it is empty", kLayout);
   std::vector<fs::path> models;
   for (const fs::path& one : entries) {
-    if (one.extension() == ".gguf") refuse_gguf(one);
+    if (is_gguf(one))
+      refuse_folder(folder,
+                    fmt::format("it holds no config.json, and the GGUF file {}", in_quotes(one.filename().string())),
+                    "--model " + one.string());
     if (is_present(one / "config.json")) models.push_back(one);
   }
   if (!models.empty())

@@ -8,7 +8,5 @@ namespace nodewright::cli {
 // `folder` has no config.json. Throws Error, the fault of the command line unless it
 // holds weights.
 [[noreturn]] void refuse_strange_folder(const std::filesystem::path& folder);
-// `file` is given as the folder of a model. Throws the same.
-[[noreturn]] void refuse_gguf(const std::filesystem::path& file);
 
 }  // namespace nodewright::cli

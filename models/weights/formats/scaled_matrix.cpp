@@ -81,7 +81,7 @@ class ScaledMatrix : public EncodedMatrix {
     return scales;
   }
 
-  // Of rows [first, end) of the grid; empty where all are zero.
+  // Those of rows [first, end) of the grid; empty where all are zero.
   std::vector<float> zeros_of(int64_t first, int64_t end) const {
     if (p_.zeros == nullptr) return {};
     const auto grid_cols = static_cast<uint64_t>(p_.grid_cols());

@@ -11,7 +11,9 @@
 #include <unordered_set>
 
 #include "base/file_to_read.h"
+#include "base/gguf_file.h"
 #include "base/json_file.h"
+#include "text/tokenizer/files/gguf_tokenizer.h"
 #include "text/tokenizer/files/section_reader.h"
 #include "text/tokenizer/load_error.h"
 #include "text/unicode/utf8.h"
@@ -207,7 +209,9 @@ class KnownTokens {
 
 }  // namespace
 
-TokenSettings read_token_settings(const std::filesystem::path& folder) { return SettingsReader(folder).read(); }
+TokenSettings read_token_settings(const std::filesystem::path& folder) {
+  return is_gguf(folder) ? read_gguf_token_settings(folder) : SettingsReader(folder).read();
+}
 
 void add_settings(const TokenSettings& settings, const std::filesystem::path& path, TokenizerFile& file) {
   if (settings.decoder.empty() && settings.added.empty() && settings.special.empty()) return;

@@ -43,7 +43,7 @@ inline nlohmann::json expected_matrices(const std::filesystem::path& folder) {
 
 // A matrix in bf16, decoded `step` rows at a time.
 inline std::vector<uint16_t> decoded(const TensorInfo& tensor, int64_t step) {
-  const int64_t rows = tensor.shape[0], cols = tensor.shape[1];
+  const int64_t rows = tensor.shape[0], cols = tensor.shape.size() < 2 ? 1 : tensor.shape[1];
   std::vector<float> values(static_cast<size_t>(rows * cols));
   for (int64_t first = 0; first < rows; first += step) {
     const int64_t count = std::min(step, rows - first);

@@ -1,6 +1,9 @@
 // Quantized checkpoints on a device: where their rows, and those of a rank, lie.
 #include <algorithm>
+#include <cmath>
+#include <tuple>
 
+#include "models/config/rope_frequencies.h"
 #include "models/weights/model_summary.h"
 #include "models/weights/weights.h"
 #include "runtime/device_selection.h"
@@ -59,6 +62,81 @@ TEST_F(FormatsOnCpuDriver, AreSharedByRanksLikeTheSameWeightsInBf16) {
     write_twin(test::format_folder(name), twin.path());
     for (const int64_t rank : {0, 1})
       EXPECT_EQ(image_of(test::format_folder(name), {rank, 2}), image_of(twin.path(), {rank, 2})) << name << rank;
+  }
+}
+
+// ---- GGUF, whose tensors have other names, and some another order, than those of the same model elsewhere
+
+constexpr const char* kGgufModels[] = {"llama",    "mixtral", "granite", "smollm3", "qwen2",  "qwen3",
+                                       "qwen3moe", "phi3",    "olmo2",   "gemma",   "gemma2", "gemma3"};
+
+std::filesystem::path gguf_folder(const std::string& name) { return test::source_dir() / "tests/golden/gguf" / name; }
+
+// A matrix or a vector of the file in bf16, in the order of the checkpoint that it was made from.
+std::vector<uint16_t> gguf_values(const Checkpoint& checkpoint, const nlohmann::json& about) {
+  const auto shape = about.at("shape").get<std::vector<int64_t>>();
+  const TensorInfo& tensor = checkpoint.require(about.at("stored").get<std::string>(), shape);
+  std::vector<uint16_t> values;
+  if (tensor.encoded != nullptr) {
+    values = test::decoded(tensor, 5);
+  } else {
+    std::vector<std::byte> bytes(tensor.bytes);
+    tensor.file->read(tensor.offset, bytes);
+    values.resize(tensor.bytes * 8 / dtype_bits(tensor.dtype));
+    convert_to_bf16(tensor.dtype, bytes.data(), reinterpret_cast<bf16*>(values.data()),
+                    static_cast<int64_t>(values.size()));
+  }
+  const auto heads = about.at("heads").get<size_t>();
+  if (heads == 0) return values;
+  const size_t dim = static_cast<size_t>(shape[0]) / heads, cols = static_cast<size_t>(shape[1]);
+  std::vector<uint16_t> ordered(values.size());
+  for (size_t row = 0; row < heads * dim; ++row) {
+    const size_t in_head = row % dim, from = row - in_head + in_head % (dim / 2) * 2 + in_head / (dim / 2);
+    std::copy_n(values.begin() + static_cast<ptrdiff_t>(from * cols), cols,
+                ordered.begin() + static_cast<ptrdiff_t>(row * cols));
+  }
+  return ordered;
+}
+
+TEST_F(FormatsOnCpuDriver, OfGgufLieOnTheDeviceLikeTheSameModelElsewhere) {
+  for (const char* name : kGgufModels) {
+    const std::filesystem::path file = gguf_folder(name) / "model.gguf";
+    const Checkpoint checkpoint = Checkpoint::open(file);
+    const nlohmann::json expected = test::expected_matrices(gguf_folder(name));
+    std::vector<test::TestTensor> tensors;
+    for (const auto& [matrix, about] : expected.items()) {
+      const std::vector<uint16_t> values = gguf_values(checkpoint, about);
+      EXPECT_EQ(test::digest_of(values), about.at("digest")) << name << " " << matrix;
+      tensors.push_back({matrix, "BF16", about.at("shape").get<std::vector<int64_t>>(), test::bytes_of(values)});
+    }
+    const ScratchFolder twin;
+    twin.write("model.safetensors", test::safetensors_of(tensors));
+    twin.write("config.json", read_text(gguf_folder(name) / "config.json"));
+    EXPECT_EQ(image_of(file, {}), image_of(twin.path(), {})) << name;
+    for (const int64_t rank : {0, 1}) EXPECT_EQ(image_of(file, {rank, 2}), image_of(twin.path(), {rank, 2})) << name;
+  }
+}
+
+TEST(GgufConfig, IsThatOfTheSameModelElsewhere) {
+  for (const char* name : kGgufModels) {
+    const ModelConfig a = read_model_config(gguf_folder(name) / "model.gguf"), b = read_model_config(gguf_folder(name));
+    SCOPED_TRACE(name);
+    EXPECT_EQ(a.architecture, b.architecture);
+    EXPECT_EQ(std::tie(a.hidden, a.layers, a.heads, a.kv_heads, a.head_dim, a.vocab, a.max_position, a.tied, a.eps),
+              std::tie(b.hidden, b.layers, b.heads, b.kv_heads, b.head_dim, b.vocab, b.max_position, b.tied, b.eps));
+    EXPECT_EQ(
+        std::tie(a.intermediate, a.experts.count, a.experts.chosen, a.experts.normalised, a.experts.intermediate),
+        std::tie(b.intermediate, b.experts.count, b.experts.chosen, b.experts.normalised, b.experts.intermediate));
+    EXPECT_EQ(std::tie(a.norm, a.pre_norms, a.post_norms, a.head_norm, a.biases, a.activation, a.gated, a.query_scale),
+              std::tie(b.norm, b.pre_norms, b.post_norms, b.head_norm, b.biases, b.activation, b.gated, b.query_scale));
+    EXPECT_EQ(std::tie(a.residual_scale, a.logit_scale, a.unrotated, a.rotary_dim, a.learned_positions, a.dense),
+              std::tie(b.residual_scale, b.logit_scale, b.unrotated, b.rotary_dim, b.learned_positions, b.dense));
+    EXPECT_EQ(std::tie(a.embedding_scale, a.score_cap, a.logit_cap, a.window, a.sliding, a.bos, a.eos),
+              std::tie(b.embedding_scale, b.score_cap, b.logit_cap, b.window, b.sliding, b.bos, b.eos));
+    EXPECT_EQ(a.local_rope.has_value(), b.local_rope.has_value());
+    const std::vector<float> rotations = rotation_table(a, &a.rope, 100), others = rotation_table(b, &b.rope, 100);
+    ASSERT_EQ(rotations.size(), others.size());
+    for (size_t i = 0; i < rotations.size(); ++i) EXPECT_NEAR(rotations[i], others[i], 2e-7 * std::abs(others[i])) << i;
   }
 }
 

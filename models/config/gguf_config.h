@@ -1,0 +1,20 @@
+// What the metadata of a GGUF file says of the network: as the config.json that the same model has elsewhere, and what
+// the file holds otherwise than that says.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "base/gguf_file.h"
+#include "models/config/model_config.h"
+
+namespace nodewright {
+
+// Keys of config.json, with "architectures" as transformers names them. Throws Error, naming the file and the key, for
+// an architecture that is not supported and for a key that is missing or wrong.
+nlohmann::json gguf_config(const GgufModel& model);
+
+// To be called once config.json's reader has read that: names of tensors, and pairs of neighbours where the file's
+// heads have been reordered.
+void apply_gguf(const GgufModel& model, ModelConfig& config);
+
+}  // namespace nodewright

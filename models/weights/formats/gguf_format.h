@@ -1,0 +1,23 @@
+// The tensors of GGUF files as a checkpoint's: blocks of quantized elements row by row, and experts that share a
+// tensor.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "base/gguf_file.h"
+#include "models/weights/formats/weight_format.h"
+
+namespace nodewright {
+
+// Opens the model, and appends what it is made of. Throws Error as GgufModel::open.
+std::unique_ptr<WeightFormat> open_gguf(const std::filesystem::path& path,
+                                        std::vector<std::unique_ptr<CheckedFile>>& files,
+                                        std::vector<TensorInfo>& tensors);
+
+// Whole blocks to floats, in the arithmetic of gguf's dequantize(). `to`: the elements of as many blocks.
+void dequantize_blocks(const GgufType& type, const std::byte* blocks, std::span<float> to);
+
+}  // namespace nodewright

@@ -1,0 +1,76 @@
+// GGUF headers: values of every kind, and models in several files.
+#include "base/gguf_file.h"
+
+#include "tests/base/gguf_writer.h"
+#include "tests/support/error_text.h"
+#include "tests/support/scratch_folder.h"
+
+namespace nodewright {
+namespace {
+
+TEST(GgufModel, HoldsMetadataAndTensors) {
+  test::GgufWriter writer;
+  writer.add("a.text", "some");
+  writer.add("a.flag", true);
+  writer.add("a.number", uint32_t{7});
+  writer.add("a.narrow", uint16_t{9});
+  writer.add("a.real", 0.5f);
+  writer.add("a.texts", std::vector<std::string>{"x", "", "yz"});
+  writer.add("a.reals", std::vector<float>{1, 2.5f});
+  writer.add("a.numbers", std::vector<int32_t>{-1, 3});
+  writer.add_tensor("t", {1, 2, 3});
+  writer.add_tensor("u", {4});
+  const ScratchFolder folder;
+  const GgufModel model = GgufModel::open(folder.write("m.gguf", writer.bytes()));
+  EXPECT_EQ(model.text("a.text"), "some");
+  EXPECT_EQ(model.boolean("a.flag"), true);
+  EXPECT_EQ(model.integer("a.number"), 7);
+  EXPECT_EQ(model.integer("a.narrow"), 9);
+  EXPECT_EQ(model.number("a.real"), 0.5);
+  EXPECT_EQ(model.number("a.number"), 7.0);
+  EXPECT_EQ(*model.texts("a.texts"), (std::vector<std::string>{"x", "", "yz"}));
+  EXPECT_EQ(*model.numbers("a.reals"), (std::vector<double>{1, 2.5}));
+  EXPECT_EQ(*model.numbers("a.numbers"), (std::vector<double>{-1, 3}));
+  EXPECT_EQ(model.text("b"), std::nullopt);
+  expect_error([&] { (void)model.integer("a.text"); }, {"m.gguf", "'a.text' is not an integer"});
+  ASSERT_EQ(model.tensors().size(), 2u);
+  const GgufTensor* tensor = model.find("u");
+  ASSERT_NE(tensor, nullptr);
+  EXPECT_EQ(tensor->shape, std::vector<int64_t>{1});
+  float value = 0;
+  tensor->file->read(tensor->offset, std::as_writable_bytes(std::span(&value, 1)));
+  EXPECT_EQ(value, 4);
+}
+
+TEST(GgufModel, IsMadeOfAllItsParts) {
+  const auto part = [](uint16_t number, uint16_t count) {
+    test::GgufWriter writer;
+    writer.add("split.no", number);
+    writer.add("split.count", count);
+    writer.add_tensor("t" + std::to_string(number), {static_cast<float>(number)});
+    return writer.bytes();
+  };
+  const ScratchFolder folder;
+  const auto first = folder.write("m-00001-of-00003.gguf", part(0, 3));
+  folder.write("m-00002-of-00003.gguf", part(1, 3));
+  expect_error([&] { GgufModel::open(first); }, {"'m-00003-of-00003.gguf' is missing"});
+  folder.write("m-00003-of-00003.gguf", part(2, 3));
+  const GgufModel model = GgufModel::open(first);
+  for (const char* name : {"t0", "t1", "t2"}) EXPECT_NE(model.find(name), nullptr) << name;
+  expect_error([&] { GgufModel::open(folder.path() / "m-00002-of-00003.gguf"); }, {"part 2 of 3", "-00001-of-00003"});
+  expect_error([&] { GgufModel::open(folder.write("one.gguf", part(0, 3))); }, {"part 1 of 3"});
+}
+
+TEST(GgufModel, RefusesAKeyOrTensorThatAppearsTwice) {
+  const ScratchFolder folder;
+  test::GgufWriter keys, tensors;
+  keys.add("a", true);
+  keys.add("a", false);
+  tensors.add_tensor("t", {1});
+  tensors.add_tensor("t", {1});
+  expect_error([&] { GgufModel::open(folder.write("k.gguf", keys.bytes())); }, {"key 'a' appears twice"});
+  expect_error([&] { GgufModel::open(folder.write("t.gguf", tensors.bytes())); }, {"tensor 't' appears twice"});
+}
+
+}  // namespace
+}  // namespace nodewright

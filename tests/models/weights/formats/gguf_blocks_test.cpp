@@ -1,0 +1,106 @@
+// GGUF: blocks of every type against gguf's own dequantize(), and files with something wrong in them.
+#include <functional>
+
+#include "base/gguf_file.h"
+#include "models/config/model_config.h"
+#include "tests/models/weights/formats/format_golden.h"
+
+namespace nodewright {
+namespace {
+
+std::filesystem::path gguf_golden(const std::string& name) { return test::source_dir() / "tests/golden/gguf" / name; }
+
+TEST(GgufBlocks, AreDecodedToTheBitsOfGguf) {
+  const Checkpoint checkpoint = Checkpoint::open(gguf_golden("types.gguf"));
+  const nlohmann::json expected = test::json_of(gguf_golden("types.json"));
+  EXPECT_EQ(expected.size(), 13u);
+  for (const auto& [name, about] : expected.items()) {
+    const TensorInfo& tensor = checkpoint.require(name, about.at("shape").get<std::vector<int64_t>>());
+    ASSERT_NE(tensor.encoded, nullptr) << name;
+    EXPECT_EQ(tensor.encoded->format() + ".weight", name);
+    for (const int64_t step : {3, 1})
+      EXPECT_EQ(test::digest_of(test::decoded(tensor, step)), about.at("digest")) << name;
+  }
+}
+
+// A copy of the golden Llama with some bytes changed.
+struct GgufFault {
+  std::function<void(std::string& bytes)> plant;
+  std::vector<std::string> words;  // of the error
+};
+
+// Where the value of a key stands, after its type.
+size_t value_at(const std::string& bytes, const std::string& key) { return bytes.find(key) + key.size() + 4; }
+// Where the dimensions of a tensor stand: their number, each in 8 bytes, then the type and the offset.
+size_t tensor_at(const std::string& bytes, const std::string& name) { return bytes.find(name) + name.size(); }
+
+template <class T>
+void put(std::string& bytes, size_t at, T value) {
+  std::memcpy(bytes.data() + at, &value, sizeof value);
+}
+
+void read_all(const std::filesystem::path& file) {
+  const ModelConfig config = read_model_config(file);
+  const Checkpoint checkpoint = Checkpoint::open(file);
+  const nlohmann::json expected = test::expected_matrices(gguf_golden("llama"));
+  for (const auto& [name, about] : expected.items())
+    checkpoint.require(about.at("stored").get<std::string>(), about.at("shape").get<std::vector<int64_t>>());
+}
+
+TEST(GgufFiles, MayNameTheExpertsOfOneTensorTogether) {
+  const Checkpoint checkpoint = Checkpoint::open(gguf_golden("qwen3moe/model.gguf"));
+  const TensorInfo *first = checkpoint.find("blk.0.experts.0.ffn_up_exps.weight"),
+                   *last = checkpoint.find("blk.0.experts.3.ffn_up_exps.weight");
+  ASSERT_TRUE(first != nullptr && last != nullptr);
+  EXPECT_EQ(first->shape, (std::vector<int64_t>{32, 64}));
+  EXPECT_EQ(first->bytes, 32u * 64 / 32 * 34);
+  EXPECT_EQ(last->offset, first->offset + 3 * first->bytes);
+}
+
+TEST(GgufFiles, WithAFaultAreRefused) {
+  const std::string whole = read_text(gguf_golden("llama/model.gguf"));
+  const std::string hidden = "llama.embedding_length", q = "blk.0.attn_q.weight";
+  const GgufFault faults[] = {
+      {[](std::string& b) { b[0] = 'X'; }, {"does not begin with GGUF"}},
+      {[](std::string& b) { put(b, 4, uint32_t{9}); }, {"version is 9"}},
+      {[](std::string& b) { b.resize(30); }, {"header ends inside"}},
+      {[](std::string& b) { b.resize(b.size() - 100); }, {"tensor", "the file holds"}},
+      {[](std::string& b) { put(b, 8, uint64_t{1} << 60); }, {"model.gguf"}},
+      {[](std::string& b) { put(b, 16, uint64_t{1} << 60); }, {"model.gguf"}},
+      {[&](std::string& b) { put(b, value_at(b, hidden) - 4, uint32_t{99}); }, {hidden, "unknown type 99"}},
+      {[&](std::string& b) { put(b, value_at(b, hidden) - 4, uint32_t{6}); }, {hidden, "not an integer"}},
+      {[&](std::string& b) { b[b.find(hidden)] = 'x'; }, {hidden, "missing"}},
+      {[&](std::string& b) { put(b, value_at(b, hidden), uint32_t{0}); }, {"hidden_size is 0"}},
+      {[&](std::string& b) { put(b, value_at(b, "llama.attention.head_count"), uint32_t{0}); }, {"head_count", "is 0"}},
+      {[&](std::string& b) { put(b, value_at(b, "llama.attention.value_length"), uint32_t{16}); },
+       {"keys and values have heads of different length"}},
+      {[&](std::string& b) { b[value_at(b, "general.architecture") + 8] = 'x'; }, {"'xlama'", "qwen3"}},
+      {[&](std::string& b) { put(b, value_at(b, "tokenizer.ggml.tokens") + 4, uint64_t{1} << 62); },
+       {"tokenizer.ggml.tokens", "claims"}},
+      {[&](std::string& b) { put(b, tensor_at(b, q), uint32_t{5}); }, {q, "5 dimensions"}},
+      {[&](std::string& b) { put(b, tensor_at(b, q) + 4, uint64_t{255}); }, {q, "rows of 255 elements"}},
+      {[&](std::string& b) { put(b, tensor_at(b, q) + 12, uint64_t{63}); }, {q, "expected shape [64, 256], found [63"}},
+      {[&](std::string& b) { put(b, tensor_at(b, q) + 12, uint64_t{1} << 62); }, {q}},
+      {[&](std::string& b) { put(b, tensor_at(b, q) + 12, int64_t{-1}); }, {q, "beyond 2^63 - 1"}},
+      {[&](std::string& b) { put(b, tensor_at(b, q) + 20, uint32_t{1000}); }, {q, "unknown type 1000"}},
+      {[&](std::string& b) { put(b, tensor_at(b, q) + 20, uint32_t{19}); }, {q, "IQ1_S", "not supported"}},
+      {[&](std::string& b) { put(b, tensor_at(b, q) + 24, uint64_t{7}); }, {q, "begins at 7"}},
+      {[&](std::string& b) { put(b, tensor_at(b, q) + 24, UINT64_MAX - 31); }, {q, "the file holds"}},
+      {[&](std::string& b) { put(b, tensor_at(b, q) + 24, uint64_t{0}); }, {"begins inside"}},
+      {[&](std::string& b) { b[b.find(q) + 4] = '7'; }, {q, "missing"}},
+      {[&](std::string& b) { put(b, tensor_at(b, "rope_freqs.weight") + 12, uint32_t{26}); }, {"rope_freqs.weight"}},
+  };
+  for (const GgufFault& fault : faults) {
+    const ScratchFolder folder;
+    std::string bytes = whole;
+    fault.plant(bytes);
+    const std::filesystem::path file = folder.write("model.gguf", bytes);
+    SCOPED_TRACE(&fault - faults);
+    const std::string message = error_of([&] { read_all(file); });
+    EXPECT_NE(message, "") << "no Error was thrown";
+    for (const std::string& word : fault.words) expect_words(message, {word});
+  }
+}
+
+}  // namespace
+}  // namespace nodewright
