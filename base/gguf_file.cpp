@@ -17,7 +17,7 @@
 namespace nodewright {
 namespace {
 
-constexpr uint64_t kLargestGgufHeader = uint64_t{1} << 29;  // bytes; a vocabulary of 262 144 tokens takes about 10 MB
+constexpr uint64_t kLargestGgufHeader = uint64_t{1} << 27;  // bytes; a vocabulary of 262 144 tokens takes about 10 MB
 constexpr uint64_t kLongestText = uint64_t{1} << 26;        // bytes of one
 constexpr uint32_t kMostDimensions = 4;                     // GGML_MAX_DIMS
 constexpr uint64_t kMostParts = 1000;                       // of one model

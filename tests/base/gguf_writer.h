@@ -30,7 +30,7 @@ class GgufWriter {
     for (const int32_t value : values) put(keys_, value);
   }
 
-  // Of F32, one dimension.
+  // A vector of F32.
   void add_tensor(const std::string& name, const std::vector<float>& values) {
     put(tensors_, name);
     put(tensors_, uint32_t{1});

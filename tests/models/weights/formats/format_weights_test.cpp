@@ -1,6 +1,7 @@
 // Quantized checkpoints on a device: where their rows, and those of a rank, lie.
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <tuple>
 
 #include "models/config/rope_frequencies.h"
@@ -34,7 +35,9 @@ class FormatsOnCpuDriver : public ::testing::Test {
   // All weights of a rank, as they lie on the device.
   std::vector<uint16_t> image_of(const std::filesystem::path& folder, Shard shard) {
     const ModelConfig config = shard_of(read_model_config(folder), shard);
-    const DecoderWeights weights = DecoderWeights::load(*opened_.device, stream_, Checkpoint::open(folder), config);
+    return image_of(DecoderWeights::load(*opened_.device, stream_, Checkpoint::open(folder), config));
+  }
+  std::vector<uint16_t> image_of(const DecoderWeights& weights) {
     std::vector<uint16_t> image;
     for (const NamedRange& range : weights.ranges()) {  // the gaps between are undefined
       std::vector<uint16_t> values(range.bytes / 2);
@@ -62,6 +65,50 @@ TEST_F(FormatsOnCpuDriver, AreSharedByRanksLikeTheSameWeightsInBf16) {
     write_twin(test::format_folder(name), twin.path());
     for (const int64_t rank : {0, 1})
       EXPECT_EQ(image_of(test::format_folder(name), {rank, 2}), image_of(twin.path(), {rank, 2})) << name << rank;
+  }
+}
+
+// What is added to matrices while they are loaded is added before they are rounded, to a quantized one as well.
+TEST_F(FormatsOnCpuDriver, TakeWhatAnAdapterAddsToThem) {
+  const auto with_deltas = [&](const std::filesystem::path& folder, int64_t rank) {
+    const ModelConfig config = shard_of(read_model_config(folder), {rank, 2});
+    const Checkpoint checkpoint = Checkpoint::open(folder);
+    DecoderWeights::Places placed = DecoderWeights::place(*opened_.device, checkpoint, config);
+    std::map<std::string, std::vector<WeightDelta>> deltas;
+    for (WeightSource& source : placed.sources)
+      for (WeightPart& part : source.parts) {
+        if (part.tensor->shape.size() != 2 || !part.tensor->name.ends_with("_proj.weight")) continue;
+        WeightDelta delta{.rank = 1, .cols = part.tensor->shape[1], .scale = 0.5f};
+        for (int64_t i = 0; i < delta.cols; ++i) delta.a.push_back(static_cast<float>(i % 7) - 3);
+        for (int64_t i = 0; i < part.tensor->shape[0]; ++i) delta.b.push_back(0.001f * static_cast<float>(i % 5));
+        part.deltas = &(deltas[part.tensor->name] = {delta});
+      }
+    upload_weights(*opened_.device, stream_, placed.sources, placed.weights.range(), {});
+    return image_of(placed.weights);
+  };
+  for (const char* name : {"fp8_tensor", "gptq"}) {
+    // As exact as the quantized weights: bf16 would round them before the sum.
+    const ScratchFolder twin;
+    std::vector<test::TestTensor> tensors;
+    const std::filesystem::path folder = test::format_folder(name);
+    const Checkpoint checkpoint = Checkpoint::open(folder);
+    const nlohmann::json expected = test::expected_matrices(folder);
+    for (const auto& [matrix, about] : expected.items()) {
+      const auto shape = about.at("shape").get<std::vector<int64_t>>();
+      std::vector<float> values(static_cast<size_t>(shape[0] * shape[1]));
+      checkpoint.require(matrix, shape).encoded->decode(0, shape[0], values);
+      tensors.push_back({matrix, "F32", shape, test::bytes_of(values)});
+    }
+    for (const test::TestTensor& tensor : test::tensors_of(folder / "model.safetensors"))
+      if (tensor.dtype == "BF16" && tensor.name.ends_with(".weight")) tensors.push_back(tensor);
+    twin.write("model.safetensors", test::safetensors_of(tensors));
+    nlohmann::json config = test::json_of(folder / "config.json");
+    config.erase("quantization_config");
+    twin.write("config.json", config.dump());
+    for (const int64_t rank : {0, 1}) {
+      EXPECT_EQ(with_deltas(folder, rank), with_deltas(twin.path(), rank)) << name;
+      EXPECT_NE(with_deltas(folder, rank), image_of(folder, {rank, 2})) << name;
+    }
   }
 }
 
