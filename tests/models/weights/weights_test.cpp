@@ -714,6 +714,7 @@ TEST_F(WeightsOnCpuDriver, OfTheGoldenCheckpointsAgreeWithTheirConfigs) {
   size_t checkpoints = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(golden)) {
     if (!std::filesystem::exists(entry.path() / "config.json")) continue;
+    if (std::filesystem::exists(entry.path() / "model.gguf")) continue;  // read without that config.json
     ++checkpoints;
     const ModelConfig config = read_model_config(entry.path());
     const DecoderWeights weights = load(entry.path(), config);
