@@ -206,7 +206,8 @@ def long_rows(results):
 # Other engines.
 
 PEER_FILES = [(LLAMA, "2026-11-23-h200-llama-3.2-1b-peers.json"), (LLAMA_3B, "2026-11-23-h200-llama-3.2-3b-peers-32.json"),
-              (GEMMA, "2026-11-23-h200-gemma-3-1b-peers.json")]
+              (GEMMA, "2026-11-23-h200-gemma-3-1b-peers.json"), (LLAMA_3B, "2026-11-28-h200-llama-3.2-3b-peers.json"),
+              (LLAMA, "2026-11-28-h200-llama-3.2-1b-peers-8.json")]
 PEERS = ("torch.compile", "torch.cuda.graph", "eager")
 
 

@@ -168,6 +168,8 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
   if (asked.splits() > 1) asked.clusters = at.clusters_of(asked.splits());
   if (asked.splits() > 1 && asked.clusters == 0) return "no cluster of its blocks fits the device";
   const TileShape shape = asked.fitting(at.device.sm_count, at.device.shared_optin_bytes);
+  if (shape.meets && spec.end == End::gate_up && norm.norms == Norms::none)
+    return "beside attention a library's product takes less time than sums that meet tile by tile";
   const int64_t ring = shape.ring(at.device.sm_count, at.device.shared_optin_bytes);
   if (ring == 0) return "a block's shared memory does not hold it";
   return KernelChoice{{std::string("tile_") + kernel.name, constants_of(shape.constants(ring), constants)},
