@@ -139,12 +139,9 @@ std::vector<Constant> with_input(const ProductSpec& spec, InputNorm norm, std::v
 
 using Choice = std::variant<KernelChoice, std::string>;
 // A kernel of tiles, `tile_<name>`, or why there is none. `keeps_sums`: those of a block stay in its shared memory.
-Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm, const Wanted& kernel,
-             bool keeps_sums) {
-  const bool holds = (holds_rows(at) || norm.norms == Norms::before) && spec.rows > kTilesToRows;
-  if (!at.step.takes_tiles(spec.rows) && !holds)
-    return "not a step of tiles: " + std::to_string(spec.rows) + " rows of " + std::to_string(kTilesFromRows) + " to " +
-           std::to_string(kTilesToRows);
+// `holds`: rows of x stay in registers.
+Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm, const Wanted& kernel, bool keeps_sums,
+             bool holds) {
   const Op& product = spec.product;
   const bool normed = norm.norms != Norms::none, gained = norm.norms == Norms::gained || norm.norms == Norms::before;
   std::vector<Constant> constants = with_input(spec, norm, kernel.constants);
@@ -170,11 +167,27 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
   const TileShape shape = asked.fitting(at.device.sm_count, at.device.shared_optin_bytes);
   if (shape.meets && spec.end == End::gate_up && norm.norms == Norms::none)
     return "beside attention a library's product takes less time than sums that meet tile by tile";
+  if (shape.meets && spec.rows <= kTilesToRows) return "with few rows, sums that meet tile by tile take longer";
   const int64_t ring = shape.ring(at.device.sm_count, at.device.shared_optin_bytes);
   if (ring == 0) return "a block's shared memory does not hold it";
   return KernelChoice{{std::string("tile_") + kernel.name, constants_of(shape.constants(ring), constants)},
                       shape.launch_shape(at.device.sm_count, ring),
                       kernel.args_bytes};
+}
+// The same, held or not as suits the rows (docs/products.md).
+Choice held_or_tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm, const Wanted& kernel,
+                     ResidualForm form, bool keeps_sums = false) {
+  if (spec.rows > kTilesToRows && (holds_rows(at) || norm.norms == Norms::before))
+    return tiled(at, spec, norm, kernel, keeps_sums, true);
+  if (!at.step.takes_tiles(spec.rows))
+    return "not a step of tiles: " + std::to_string(spec.rows) + " rows of " + std::to_string(kTilesFromRows) + " to " +
+           std::to_string(kTilesToRows);
+  const bool may_hold = form == ResidualForm::gained && at.device.has_clusters() && !at.config.shard.is_part();
+  if (may_hold && spec.rows >= (spec.end == End::gate_up ? kGateUpHeldFromRows : kHeldFromRows)) {
+    Choice held = tiled(at, spec, norm, kernel, keeps_sums, true);
+    if (std::holds_alternative<KernelChoice>(held)) return held;
+  }
+  return tiled(at, spec, norm, kernel, keeps_sums, false);
 }
 // A kernel of dot products, `<name>`. `at_once`: all of its blocks run at once, if that can be.
 KernelChoice matvec(const LoweringContext& at, const ProductSpec& spec, InputNorm norm, const Wanted& kernel,
@@ -236,8 +249,8 @@ LoweringResult multiplied(const LoweringContext& at, const ProductSpec& spec, Re
   const Wanted kernel = wanted_kernel(at, spec, form, tiles);
   LoweredRun lowered{.operations = spec.operations};
   for (const InputNorm norm : input_norms(spec, form)) {
-    Choice choice =
-        tiles ? tiled(at, spec, norm, kernel, spec.exchanged) : matvec(at, spec, norm, kernel, spec.exchanged);
+    Choice choice = tiles ? held_or_tiled(at, spec, norm, kernel, form, spec.exchanged)
+                          : matvec(at, spec, norm, kernel, spec.exchanged);
     if (auto* why = std::get_if<std::string>(&choice)) return *why;
     lowered.kernels.push_back(std::get<KernelChoice>(std::move(choice)));
   }
@@ -291,8 +304,8 @@ LoweringResult in_gained_tiles(const LoweringContext& at, const ProductSpec& spe
 LoweringResult in_normed_tiles(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
   if (!at.step.may_hold_head()) return "not a step of products whose head may be tiles";
   if (!at.device.has_clusters()) return "its blocks make no clusters";
-  Choice choice = tiled(at, spec, {Norms::before, Norm::none},
-                        wanted<NormProject>("norm_project", logit_constants(at.config)), false);
+  Choice choice = held_or_tiled(at, spec, {Norms::before, Norm::none},
+                                wanted<NormProject>("norm_project", logit_constants(at.config)), form);
   if (auto* why = std::get_if<std::string>(&choice)) return *why;
   return LoweredRun{.operations = spec.operations,
                     .kernels = {norm_rows_choice(at, *spec.norm, form == ResidualForm::deferred),
@@ -311,7 +324,7 @@ LoweringResult in_normed_tiles(const LoweringContext& at, const ProductSpec& spe
 LoweringResult before_exchange(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
   if (std::string why = why_not(at, spec, form); !why.empty()) return why;
   const Wanted kernel = wanted<Project>("project");
-  Choice choice = tiled(at, spec, {}, kernel, false);
+  Choice choice = held_or_tiled(at, spec, {}, kernel, form);
   if (std::holds_alternative<std::string>(choice)) {
     if (form == ResidualForm::gained) return std::get<std::string>(choice);
     choice = matvec(at, spec, {}, kernel, false);

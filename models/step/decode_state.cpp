@@ -236,7 +236,10 @@ int64_t attention_splits(const ModelConfig& config, const StepShape& step, const
     const int64_t cells = shape.rows * shape.head_tiles();
     // A cluster starts when all its blocks can, so they leave room to the kernels before and after
     // (docs/attention.md).
-    if (device.has_clusters()) return std::clamp<int64_t>(device.sm_count / 2 / cells, 1, device.cluster_blocks());
+    if (device.has_clusters()) {
+      const int64_t least = 2 * cells <= device.sm_count && config.hidden >= 2048 ? 2 : 1;
+      return std::clamp<int64_t>(device.sm_count / 2 / cells, least, device.cluster_blocks());
+    }
     return std::clamp<int64_t>(2 * device.sm_count / cells, 1, 64);  // one wave of blocks
   }
   const int64_t rows = step.numerics == Numerics::invariant ? 1 : step.single_rows(config);

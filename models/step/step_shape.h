@@ -20,6 +20,8 @@ enum class Numerics : uint8_t { fast, invariant };
 
 // Rows of which a matrix is multiplied in tiles.
 inline constexpr int64_t kTilesFromRows = 3, kTilesToRows = 16;
+// Rows of tiles that stay in registers where all products of a step are tiles past gained rows.
+inline constexpr int64_t kHeldFromRows = 9, kGateUpHeldFromRows = 5;
 
 // Rows up to which a step of products multiplies by kernels that hold x in registers, and a prompt's rows attend one by
 // one as rows that choose do.

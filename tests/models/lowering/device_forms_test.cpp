@@ -30,21 +30,25 @@ TEST(DeviceForms, AreThoseThatTheLoweringChooses) {
       "edges: programmatic, where the kernels allow it, and full\n"
       "clusters: up to 16 blocks\n"
       "tiles of weights: bulk copies\n"
-      "products: 1 to 2 rows: dot products; 3 to 16: tiles on tensor cores; 17 to 32: tiles on tensor cores, x in "
-      "registers, in clusters of up to 4 blocks; from 33, and prompts: cuBLASLt\n"
-      "attention: 1 to 4 rows: tensor cores, the parts of a row in a cluster; 5 to 32: tensor cores; from 33, and "
+      "products: 1 to 2 rows: dot products; 3 to 4: tiles on tensor cores; 5 to 8: tiles on tensor cores, x in "
+      "registers "
+      "and tiles on tensor cores; 9 to 32: tiles on tensor cores, x in registers, in clusters of up to 4 blocks; from "
+      "33, and prompts: cuBLASLt\n"
+      "attention: 1 to 8 rows: tensor cores, the parts of a row in a cluster; 9 to 32: tensor cores; from 33, and "
       "prompts: tensor cores, a prompt's rows by warpgroups\n"
       "sums over ranks: 1 to 32 rows: packets, within the product; from 33, and prompts: bulk exchange after the "
       "product\n");
   // Blocks of 99 KiB do not hold the tiles of 17 rows.
-  EXPECT_EQ(forms_of(rtx_5090()),
-            "edges: programmatic, where the kernels allow it, and full\n"
-            "clusters: up to 8 blocks\n"
-            "tiles of weights: bulk copies\n"
-            "products: 1 to 2 rows: dot products; 3 to 16: tiles on tensor cores; from 17, and prompts: cuBLASLt\n"
-            "attention: 1 to 5 rows: tensor cores, the parts of a row in a cluster; from 6, and prompts: tensor cores\n"
-            "sums over ranks: 1 to 16 rows: packets, within the product; from 17, and prompts: bulk exchange after the "
-            "product\n");
+  EXPECT_EQ(
+      forms_of(rtx_5090()),
+      "edges: programmatic, where the kernels allow it, and full\n"
+      "clusters: up to 8 blocks\n"
+      "tiles of weights: bulk copies\n"
+      "products: 1 to 2 rows: dot products; 3 to 8: tiles on tensor cores; 9 to 16: tiles on tensor cores, x in "
+      "registers and tiles on tensor cores; from 17, and prompts: cuBLASLt\n"
+      "attention: 1 to 10 rows: tensor cores, the parts of a row in a cluster; from 11, and prompts: tensor cores\n"
+      "sums over ranks: 1 to 16 rows: packets, within the product; from 17, and prompts: bulk exchange after the "
+      "product\n");
   EXPECT_EQ(forms_of(a10()),
             "edges: full\n"
             "clusters: none\n"
