@@ -33,6 +33,8 @@ KernelChoice advance_choice(const StepShape& step) {
   return kernel_choice<Advance>({"advance", {}}, advance_shape(static_cast<unsigned>(step.rows)));
 }
 
+KernelChoice fetch_choice() { return kernel_choice<FetchInputs>({"fetch_inputs", {}}, fetch_inputs_shape(1)); }
+
 // The plan as measured: of the algorithm that the tuning names, or of the one that the library proposes for other rows.
 // Where this version of it has none such, of the first that it proposes, and `untaken` says why.
 std::shared_ptr<const MatmulPlan> tuned_product(const MatmulPlanner& planner, const std::string& name,
@@ -94,6 +96,7 @@ std::vector<KernelRequest> decoder_kernel_requests(KernelCache& cache, const Mod
   append(lowered.first);
   append(lowered.last);
   std::ranges::for_each(lowered.kinds, append);
+  if (config.stage.is_first()) requests.push_back(fetch_choice().request);
   if (step.steps.several()) requests.push_back(advance_choice(step).request);
   return requests;
 }
@@ -119,6 +122,10 @@ DecoderKernels decoder_kernels(KernelCache& cache, const ModelConfig& config, co
   k.last = load_all(lowered.last);
   for (std::vector<LoweredRun>& kind : lowered.kinds) k.kinds.push_back(load_all(kind));
   k.layers = lowered.layers;
+  if (config.stage.is_first()) {
+    const auto [kernel, shape] = loaded(cache, fetch_choice(), carveout);
+    k.fetch_inputs = {kernel, shape};
+  }
   if (step.steps.several()) {
     const auto [kernel, shape] = loaded(cache, advance_choice(step), carveout);
     k.advance = {kernel, shape};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels_src/step/advance.h"
+#include "kernels_src/step/fetch_inputs.h"
 #include "models/config/model_config.h"
 #include "models/lowering/lowering.h"
 #include "models/step/step_shape.h"
@@ -27,6 +28,7 @@ struct DecoderKernels {
   std::vector<Run> first, last;
   std::vector<std::vector<Run>> kinds;  // of layers; empty for those that the stage has none of
   std::vector<size_t> layers;           // the kind of each; of a stage its own
+  Kernel<FetchInputs> fetch_inputs;     // its shape follows from the inputs' size; empty but in the first stage
   Kernel<Advance> advance;              // empty where a launch is one step
   std::vector<std::string> untaken;     // why a library's product is not as the tuning says
 

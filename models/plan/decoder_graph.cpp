@@ -65,6 +65,15 @@ void declare_buffers(GraphBuilder& g, const Described& d) {
   if (d.purpose == DecodePurpose::step) declare(s.host_tokens_range, {.live_in = s.steps.several(), .live_out = true});
 }
 
+void fetch_inputs(GraphBuilder& g, const DecoderKernels& k, const DecodeState& s) {
+  const auto words = [](const NamedRange& range) {
+    return View<uint32_t>{reinterpret_cast<uint32_t*>(range.address), range.bytes / sizeof(uint32_t)};
+  };
+  Kernel<FetchInputs> kernel = k.fetch_inputs;
+  kernel.shape.grid[0] = fetch_inputs_shape(words(s.inputs_range).count).grid[0];
+  g.launch("inputs", kernel, {.from = words(s.host_inputs_range), .to = words(s.inputs_range)});
+}
+
 // `again`: of the loop that the step is the body of; empty outside one.
 void advance(const EmitContext& e, const Kernel<Advance>& kernel, Condition again) {
   const DecodeState& s = e.step.s;
@@ -179,9 +188,7 @@ Residual describe_plan(GraphBuilder& g, const Described& d) {
   g.reserve(count_of(steps.loop ? 1 : steps.most) * kNodesOfBlock * count_of(d.model.config().layers) *
                 (d.lane == nullptr ? 1 : kLanes) +
             kNodesAroundBlocks);
-  if (d.received == nullptr)
-    g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
-           CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
+  if (d.received == nullptr) fetch_inputs(g, d.kernels, s);
   const auto advanced = [&](GraphBuilder& builder, Condition again) {
     advance(emit_step(builder, d, {}), d.kernels.advance, again);
   };
@@ -229,8 +236,7 @@ void describe_chains(GraphBuilder& g, TeamRank& rank, const DecoderModel& model,
                       nullptr, nullptr, nullptr,    name + "."};
     declare_buffers(g, d);
     const auto scope = g.scope(name);
-    g.copy("inputs", CopyEnd(s.inputs_range.address, s.inputs_range.bytes, false),
-           CopyEnd(s.host_inputs_range.address, s.host_inputs_range.bytes, true), s.inputs_range.bytes);
+    fetch_inputs(g, k, s);
     chains.push_back(emit_context(g, d, s, true));
   }
   emit_in_turns(chains, kNames, k.first);

@@ -52,7 +52,7 @@ inline StepShape step_shape(const ModelConfig& config, const DecodeLimits& limit
   return step_shape(network_form(network_of(config)), limits, rows);
 }
 
-// The host's inputs for one step; the whole block travels in one copy. The same layout in pinned host memory (where
+// The host's inputs for one step; one node fetches the whole block. The same layout in pinned host memory (where
 // `data` may be dereferenced) and on the device.
 struct StepInputs {
   View<int32_t> n_live;        // [1] rows that count; the others store nothing

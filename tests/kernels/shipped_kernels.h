@@ -168,7 +168,7 @@ inline void add_of_all_models(ShippedKernels& kernels, const Card& card) {
   for (const int64_t rows : kRecordedRows)
     for (const KernelRequest& request : choice_kernel_requests(rows, card.properties()))
       add_kernel(kernels, card, request);
-  for (const char* name : {"read_stream", "saxpy", "stamp", "repeat_until", "advance", "update_tables"})
+  for (const char* name : {"read_stream", "saxpy", "stamp", "repeat_until", "advance", "fetch_inputs", "update_tables"})
     add_kernel(kernels, card, {name, {}});
 }
 

@@ -152,7 +152,7 @@ def check_keys(check):
     check.page.keyboard.press("ArrowDown")
     check.expect("kernel embed" in check.panel(), "two arrows down do not reach the second node")
     check.page.keyboard.press("ArrowUp")
-    check.expect("memcpy" in check.panel(), "an arrow up does not reach the first node")
+    check.expect("kernel fetch_inputs" in check.panel(), "an arrow up does not reach the first node")
     check.page.keyboard.press("/")
     check.expect(check.page.evaluate("document.activeElement.id") == "search", "/ does not reach the search")
     check.page.keyboard.press("Escape")

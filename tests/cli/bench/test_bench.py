@@ -122,7 +122,7 @@ class Decode(CommandTest):
         one, four, loop = lines[False, "1"], lines[False, "4"], lines[True, "4"]
         self.assertAlmostEqual(one["kv_bytes"] * (64 + 1.5) / 64, four["kv_bytes"])
         self.assertEqual(four["kv_bytes"], loop["kv_bytes"])
-        self.assertEqual(4 * one["nodes"] + 1, four["nodes"])  # one copy of the inputs, and `advance` in each step
+        self.assertEqual(4 * one["nodes"] + 1, four["nodes"])  # `inputs` once, and `advance` in each step
         self.assertEqual(2, loop["nodes"])
         for line in lines.values():
             self.assertLess(0, line["step_ms"]["median"])

@@ -37,6 +37,7 @@
 #include "kernels_src/residual/norm_rows.h"
 #include "kernels_src/sampling/cap_logits.h"
 #include "kernels_src/sampling/sample.h"
+#include "kernels_src/step/fetch_inputs.h"
 #include "models/weights/row_stride.h"
 #include "runtime/libraries/collectives.h"
 #include "tests/engine/ranks/oracle_kernels.h"
@@ -73,7 +74,7 @@ struct OrdinaryKernels {
 };
 using Ordinary =
     OrdinaryKernels<AddBias, Attend, AttendTiles, CapLogits, ChooseExperts, ExpertDown, ExpertDownSum, ExpertGateUp,
-                    Gate, GatheredAdd, GatheredEmbed, GatheredLogits, GatheredNormHeads, GroupByExpert,
+                    FetchInputs, Gate, GatheredAdd, GatheredEmbed, GatheredLogits, GatheredNormHeads, GroupByExpert,
                     NormExpertGateUp, NormGateUp, NormHidden, NormProject, NormRows, OwnEmbedding, OwnSquares, Project,
                     nodewright::RankValue, RopeAppend, RopeFlashDecode, Sample>;
 
