@@ -10,18 +10,11 @@
 #include "bench/steps/prompt_step.h"
 #include "bench/steps/read_bandwidth.h"
 #include "graph/timing/node_timer.h"
-#include "runtime/calls/cpu_driver_api.h"
 
 namespace nodewright {
 
 NodeBench bench_nodes(Device& device, const Stream& stream, KernelCache& kernels, const DecoderModel& model,
                       const NodeBenchOptions& options) {
-  if (device.driver().is_cpu() && device.driver().cpu_options().poison)
-    throw Error({.doing = "time the nodes of a step on",
-                 .object = device.name(),
-                 .detail = "it overwrites pinned memory once a copy has read it, and the step is launched again",
-                 .advice = "--device cpu",
-                 .fault = Fault::usage});
   const int64_t keys = options.prompt > 0 ? options.prompt : options.context;
   const int64_t max_context = std::max(options.max_context, keys);
   const ModelPlace place{&device, &kernels, &model};

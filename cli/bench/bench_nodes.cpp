@@ -166,6 +166,7 @@ std::string csv_of_blocks(const NodeBench& bench) {
 
 int bench_nodes_command(const NodesOptions& options) {
   Session session(options.session);
+  session.check_fits(options.prompt > 0 ? options.prompt : options.context);
   const NodeBench bench = bench_nodes(session.device(), session.stream(), session.kernels(), session.model(),
                                       {.batch = options.session.bucket,
                                        .context = options.context,

@@ -38,7 +38,7 @@ class BenchNodes(CommandTest):
                 trace = json.load(file)
             page = self.succeed(*on_device("graph", DEMO, "--format", "html", "--timings", out))
         self.assertIn("<html", page)
-        for words in ("*.qkv", "logits", "(bracketed)", "sum of node times", "plain step"):
+        for words in ("*.qkv", "logits", "sum of node times", "plain step"):
             self.assertIn(words, text)
         self.assertEqual([node["name"] for node in plan["nodes"]], [node["name"] for node in timings["nodes"]])
         kinds = {node["name"]: node["kind"] for node in plan["nodes"]}
@@ -68,9 +68,18 @@ class BenchNodes(CommandTest):
                 for words in (["--edges", "serial"], ["--max-context", "512"]):
                     self.assert_refused(RUN_TIME, [path, "with hash", "has hash"], *page, *words)
 
-    def test_a_driver_that_overwrites_inputs_is_refused(self):
-        self.assert_refused(USAGE, ["overwrites pinned memory"],
-                            *["bench", "nodes", "--model", DEMO, "--device", "cpu:checked", *FEW])
+    def test_a_prompt_takes_a_context_that_holds_it(self):
+        words = ["bench", "nodes", "--model", DEMO, "--device", "cpu:checked", "--samples", "1", "--launches", "1",
+                 "--max-context", "3"]
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "t.json")
+            self.succeed(*words, "--prompt", "3", "--out", out)
+            with open(out) as file:
+                timings = json.load(file)
+        self.assertEqual((3, 3), (timings["prompt"], timings["max_context"]))
+        self.assertLess(0, timings["sum_us"])
+        for longer in ("--prompt", "--context"):
+            self.assert_refused(USAGE, ["4 tokens are needed", "--max-context is 3"], *words, longer, "4")
 
 
 class Timeline(unittest.TestCase):
