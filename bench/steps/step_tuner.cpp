@@ -78,7 +78,8 @@ std::vector<Number> all_numbers() {
     numbers.push_back(number(name, name + ".tile.rows", of, tile, &TileTuning::rows, {8, 16}));
     numbers.push_back(number(name, name + ".tile.piece", of, tile, &TileTuning::piece, {1, 2, 3, 4, 6, 8}));
     numbers.push_back(number(name, name + ".tile.warps", of, tile, &TileTuning::warps, {4, 5, 6, 7, 8}));
-    numbers.push_back(number(name, name + ".tile.splits", of, tile, &TileTuning::splits, {1, 2, 4, 8}));
+    if (name != "head")  // held by one block
+      numbers.push_back(number(name, name + ".tile.splits", of, tile, &TileTuning::splits, {1, 2, 4, 8}));
   }
   return numbers;
 }
