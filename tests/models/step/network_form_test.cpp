@@ -37,8 +37,9 @@ ModelConfig gpt2_config() {
 NetworkForm form_of(const ModelConfig& config) { return network_form(network_of(config)); }
 
 std::vector<LoweringNote> notes_of(const ModelConfig& config, int64_t rows, int sm_count = 132,
-                                   const StepTuning& tuning = {}) {
-  const StepShape step = step_shape(form_of(config), rows, rows, {}, Numerics::fast, tuning);
+                                   const StepTuning& tuning = {}, const AdapterLimits& adapters = {}) {
+  StepShape step = step_shape(form_of(config), rows, rows, {}, Numerics::fast, tuning);
+  step.adapters = adapters;
   DeviceProperties device;
   device.cc_major = 9, device.sm_count = sm_count, device.shared_optin_bytes = 227 << 10;
   return lower(network_of(config), {config, step, device}).notes;
@@ -261,6 +262,23 @@ TEST(Lowering, HoldsAHeadInOneBlockWhateverItsTuningSaysOfSplits) {
   };
   EXPECT_TRUE(head(notes_of(config, 32)).front().starts_with("tile_norm_project"));
   EXPECT_EQ(head(notes_of(config, 32, 132, tuning)), head(notes_of(config, 32)));
+}
+
+// An adapter's sums take registers that the six spans of a warp need.
+TEST(Lowering, SharesWideRowsBetweenTwoBlocksWhereTheyHaveAdapters) {
+  ModelConfig config = llama_config();
+  config.hidden = 3072, config.intermediate = 8192;
+  const auto gate_up = [&](const AdapterLimits& adapters) {
+    const std::vector<LoweringNote> notes = notes_of(config, 32, 132, {}, adapters);
+    return std::ranges::find(notes, "norm feed_forward_norm product gate_up activate", &LoweringNote::operations)
+        ->kernels.front();
+  };
+  const std::string alone = gate_up({}), adapted = gate_up(adapter_limits(4, 8));
+  EXPECT_TRUE(alone.starts_with("tile_norm_gate_up[")) << alone;
+  EXPECT_TRUE(adapted.starts_with("tile_adapted_gate_up[")) << adapted;
+  EXPECT_TRUE(alone.find("kSpans=6,") != std::string::npos && alone.find("kSplits=1,") != std::string::npos) << alone;
+  EXPECT_TRUE(adapted.find("kSpans=3,") != std::string::npos && adapted.find("kSplits=2,") != std::string::npos)
+      << adapted;
 }
 
 // Rows that come gained are held in all of a step's projections or in none.
