@@ -7,7 +7,12 @@
 // lie, sums fp32. A matrix has 16 rows and a tile at most 8 heads: rows 8 to 15 hold what rounding to bf16 leaves of q
 // * scale, and then of the probabilities, so that both count with twice the digits in as many matrix instructions.
 //
-// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing, kInCluster.
+// With kParts the order of sums follows from the row's length alone: its chunks are dealt to kParts parts that lie
+// together. The parts of a section, kPartsOfSection, are folded one into the other, and sections meet as splits of a
+// cluster do. A block has all sections, each of them a warp's, or a section alone, with a warp for each part.
+//
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing, kInCluster,
+// kParts (0: none).
 #pragma once
 
 #include "kernels_src/attention/kv_pages.h"
@@ -33,18 +38,41 @@ constexpr int kTogether = kRing > 3 && kRing % 2 == 0 ? 2 : 1;
 // Groups of copies that a warp has open: keys of kDepth / kTogether chunks, then their values.
 constexpr int kGroups = 2 * kDepth / kTogether;
 constexpr int kValuesBehindKeys = static_cast<int>(kKvHeads * kPageSize * kPaddedHeadDim);  // elements of a page
-constexpr unsigned kBlocksOfAnSm = kDim <= 128 && kWarps <= 4 ? 3 : 1;
+constexpr bool kOrdered = kParts > 0;
+constexpr int kAllParts = kOrdered ? static_cast<int>(kParts) : kSections, kPartsOfSection = kAllParts / kSections;
+constexpr bool kHasSections = kOrdered && kSplits == 1;  // a block: all of them
+constexpr int kPartsOfBlock = kHasSections ? kAllParts : kPartsOfSection, kPartsOfWarp = kPartsOfBlock / kBlockWarps;
+constexpr int kSectionsOfWarp = kHasSections ? kSections / kBlockWarps : 1;
+static_assert(!kOrdered || (kHasSections ? kPartsOfWarp % kPartsOfSection == 0
+                                         : kInCluster != 0 && kSplits == kSections && kPartsOfWarp == 1));
+constexpr unsigned kBlocksOfAnSm = kDim <= 128 && kWarps <= 4 ? (kHasSections && kDim > 64 ? 2 : 3) : 1;
 constexpr int kMeeting = static_cast<int>(kWarps > kSplits ? kWarps : kSplits);
 static_assert(kPageSize % kChunk == 0, "a chunk lies in one page");
 static_assert(kTileHeads <= kMostHeads, "half a matrix holds the heads of a tile");
 
 // The chunks of one block, by number: chunk c is keys 16 c to 16 c + 15.
 struct Chunks {
-  int first, last;  // none when first >= last
-  int splits;       // that have any
+  int first, last;                          // none when first >= last
+  int splits;                               // that have any; with kParts sections
+  int from = 0, count = 0, first_part = 0;  // with kParts: of the row; the block's
+
+  // Chunks that are taken at once stay together.
+  NODEWRIGHT_DEVICE int units() const { return (count + kTogether - 1) / kTogether; }
+  // Parts of the row that have any, and the first chunk of one.
+  NODEWRIGHT_DEVICE int parts() const { return min(units(), kAllParts); }
+  NODEWRIGHT_DEVICE int start_of(int part) const {
+    return from + min((units() < kAllParts ? part : units() * part / kAllParts) * kTogether, count);
+  }
 };
 NODEWRIGHT_DEVICE Chunks chunks_of(int oldest, int length, int split) {
   const int from = oldest / kChunk, count = (length + kChunk - 1) / kChunk - from;
+  if constexpr (kOrdered) {
+    Chunks chunks{0, 0, 0, from, count, split * kPartsOfBlock};
+    chunks.splits = (chunks.parts() + kPartsOfSection - 1) / kPartsOfSection;
+    chunks.first = chunks.start_of(chunks.first_part);
+    chunks.last = chunks.start_of(chunks.first_part + kPartsOfBlock);
+    return chunks;
+  }
   const int share = max(static_cast<int>((count + kSplits - 1) / kSplits), kBlockWarps);
   const int first = from + split * share;
   return {first, min(first + share, from + count), (count + share - 1) / share};
@@ -60,6 +88,14 @@ struct FlashMemory {
   Received received;
   float* weights;  // [kTileHeads][kMeeting]
   int* ticket;
+
+  // The values of a section, kTileHeads heads: a warp's last one lies over its ring, which has been read by then.
+  NODEWRIGHT_DEVICE float* section(int s) const {
+    constexpr int kBefore = kSectionsOfWarp - 1;
+    const int warp = s / kSectionsOfWarp, i = s % kSectionsOfWarp;
+    return i == kBefore ? reinterpret_cast<float*>(ring + warp * kDepth * kStage)
+                        : received.values + (warp * kBefore + i) * kElements;
+  }
 };
 NODEWRIGHT_DEVICE FlashMemory flash_memory(int bytes_before) {
   FlashMemory m;
@@ -95,9 +131,10 @@ struct ChunkRing {
   const int* table;  // the row's pages
   int oldest, end;
   Chunks chunks;
-  bf16* stages;          // of the warp
-  CopyBarrier barriers;  // of the warp: the first of its groups'
-  int pages = 0;         // lane l: of one of the next 32 chunks
+  bf16* stages;                         // of the warp
+  CopyBarrier barriers;                 // of the warp: the first of its groups'
+  int pages = 0;                        // lane l: of one of the next 32 chunks
+  int first_part, own_first, own_last;  // with kParts: of the warp
   // Addresses in the chunks whose values are requested next: in bulk, lane l's is the l-th chunk's; otherwise each
   // lane's is its first piece of every chunk.
   const bf16* keys[kInBulk ? 1 : kTogether]{};
@@ -111,20 +148,28 @@ struct ChunkRing {
         end(end),
         chunks(chunks),
         stages(memory.ring + static_cast<int>(threadIdx.x / 32) * kDepth * kStage),
-        barriers{shared_address(memory.barriers + threadIdx.x / 32 * kGroups)} {}
+        barriers{shared_address(memory.barriers + threadIdx.x / 32 * kGroups)},
+        first_part(chunks.first_part + static_cast<int>(threadIdx.x / 32) * kPartsOfWarp),
+        own_first(kOrdered ? chunks.start_of(first_part) : 0),
+        own_last(kOrdered ? chunks.start_of(first_part + kPartsOfWarp) : 0) {}
 
   // The number of the warp's i-th chunk.
   NODEWRIGHT_DEVICE int number(int i) const {
+    if constexpr (kOrdered) return own_first + i;
     return chunks.first + static_cast<int>(threadIdx.x / 32) + i * kBlockWarps;
   }
-  NODEWRIGHT_DEVICE bool has(int i) const { return number(i) < chunks.last; }
+  // Where its chunks end.
+  NODEWRIGHT_DEVICE int end_of_chunks() const { return kOrdered ? own_last : chunks.last; }
+  NODEWRIGHT_DEVICE bool has(int i) const { return number(i) < end_of_chunks(); }
+  // With kParts: how many chunks the warp has up to the end of its part `part`.
+  NODEWRIGHT_DEVICE int chunks_to(int part) const { return chunks.start_of(first_part + part + 1) - own_first; }
   // The stage of chunk i; those of chunks that are taken together are adjacent.
   NODEWRIGHT_DEVICE bf16* stage(int i) const { return stages + i % kDepth * kStage; }
   // The chunks i to i + kCount - 1 are there, and all their keys are to be read from the cache.
   template <int kCount>
   NODEWRIGHT_DEVICE bool are_whole(int i) const {
     const int last = number(i + kCount - 1);
-    return last < chunks.last && number(i) * kChunk >= oldest && (last + 1) * kChunk <= end;
+    return last < end_of_chunks() && number(i) * kChunk >= oldest && (last + 1) * kChunk <= end;
   }
   NODEWRIGHT_DEVICE void find_pages(int i) {
     const int mine = i + static_cast<int>(threadIdx.x % 32);
@@ -252,6 +297,63 @@ struct ChunkRing {
 // What a warp's chunks gave, of head lane / 4. values[n][i] and [i + 2] are one sum.
 struct FlashState {
   float values[2 * kSteps][4], top, sum;
+
+  NODEWRIGHT_DEVICE void start() {
+    top = -INFINITY, sum = 0.0f;
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int n = 0; n < 2 * kSteps; ++n) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int i = 0; i < 4; ++i) values[n][i] = 0.0f;
+    }
+  }
+};
+
+// Parts of a section become one, in their order: the values that are there times `keep`, and those of the next part
+// times `weight`.
+struct Fold {
+  float keep, weight;
+  NODEWRIGHT_DEVICE float of(float before, float next) const { return fmaf(next, weight, before * keep); }
+};
+NODEWRIGHT_DEVICE Fold fold(Merged& into, Merged next) {
+  const float top = fmaxf(into.top, next.top);
+  const Fold by{power_of_two(into.top - top), power_of_two(next.top - top)};
+  into = {top, by.of(into.sum, next.sum)};
+  return by;
+}
+
+// The section that a warp is in, of head lane / 4.
+struct Section {
+  float values[2 * kSteps][2];
+  Merged of;
+
+  NODEWRIGHT_DEVICE void add(const FlashState& part, bool is_first) {
+    const Merged next{part.top, quad_sum(part.sum)};
+    Fold by{0.0f, 1.0f};
+    if (is_first)
+      of = next;
+    else
+      by = fold(of, next);
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int n = 0; n < 2 * kSteps; ++n) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int k = 0; k < 2; ++k) {
+        const float value = part.values[n][k] + part.values[n][k + 2];
+        values[n][k] = is_first ? value : by.of(values[n][k], value);
+      }
+    }
+  }
+  NODEWRIGHT_DEVICE void leave(const FlashMemory& to, int section) const {
+    const int lane = static_cast<int>(threadIdx.x % 32), pair = lane % 4 * 2, head = lane / 4;
+    if (head >= kTileHeads) return;
+    float* const mine = to.section(section) + head * kHead;
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int n = 0; n < 2 * kSteps; ++n) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int k = 0; k < 2; ++k)
+        if (kDim == kHeadDim || n * 8 + pair + k < kHeadDim) mine[n * 8 + pair + k] = values[n][k];
+    }
+    if (pair == 0) to.received.found[section * kTileHeads + head] = of;
+  }
 };
 
 // The warp's chunks i to i + kCount - 1, which are there, and after fewer than kTogether none; whole: as are_whole
@@ -354,12 +456,9 @@ NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMem
       read_query(left, step);
     }
   };
-  state.top = -INFINITY, state.sum = 0.0f;
-  NODEWRIGHT_UNROLL_ON_DEVICE
-  for (int n = 0; n < 2 * kSteps; ++n) {
-    NODEWRIGHT_UNROLL_ON_DEVICE
-    for (int i = 0; i < 4; ++i) state.values[n][i] = 0.0f;
-  }
+  Section section;
+  int part = 0;
+  state.start();
   // Which chunks are taken together is a matter of the row's own keys, not of what is patched.
   for (int i = 0; ring.has(i); i += kTogether) {
     ring.template wait_for_keys<kGroups - 1>(i);
@@ -378,13 +477,29 @@ NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMem
       attend_at_once<1>(ring, i, whole, length, state, load_query);
     else
       attend_at_once<kTogether>(ring, i, whole, length, state, load_query);
+    if constexpr (kHasSections) {
+      if (i + kTogether < ring.chunks_to(part)) continue;
+      section.add(state, part % kPartsOfSection == 0);
+      if ((part + 1) % kPartsOfSection == 0 || !ring.has(i + kTogether))
+        section.leave(memory, (ring.first_part + part) / kPartsOfSection);
+      state.start(), ++part;
+    }
   }
 }
 
 // Warps -> block -> row's y.
 template <class Args>
-NODEWRIGHT_DEVICE void merge_warps(const Args& args, int row, int tile, int split, int splits, const FlashState& state,
-                                   const FlashMemory& memory) {
+NODEWRIGHT_DEVICE void merge_warps(const Args& args, int row, int tile, int split, const Chunks& chunks,
+                                   const FlashState& state, const FlashMemory& memory) {
+  const int splits = chunks.splits;
+  if constexpr (kHasSections) {
+    __syncthreads();
+    bf16* const y = args.y.data + row * args.y_stride + tile * kElements;
+    for (int i = static_cast<int>(threadIdx.x); i < kElements; i += kThreads)
+      y[i] =
+          to_bf16(merged_value(memory.received.found + i / kHead, splits, [&](int s) { return memory.section(s)[i]; }));
+    return;
+  }
   const int warp = static_cast<int>(threadIdx.x / 32), lane = static_cast<int>(threadIdx.x % 32), pair = lane % 4 * 2;
   // Head h of warp w, over the first stage of its ring.
   const auto values_of = [&](int w, int h) {
@@ -402,13 +517,31 @@ NODEWRIGHT_DEVICE void merge_warps(const Args& args, int row, int tile, int spli
     if (pair == 0) memory.found[head * kBlockWarps + warp] = {state.top, total};
   }
   __syncthreads();
+  const int parts = kOrdered ? min(kBlockWarps, chunks.parts() - chunks.first_part) : 0;
+  auto* const folds = reinterpret_cast<Fold*>(memory.weights);  // [kTileHeads][kMeeting / 2], with kParts
   for (int h = warp; h < kTileHeads; h += kBlockWarps) {
-    const Merged merged = merge_weights(kBlockWarps, memory.weights + h * kMeeting,
-                                        [&](int w) { return memory.found[h * kBlockWarps + w]; });
+    Merged merged;
+    if constexpr (kOrdered) {
+      merged = memory.found[h * kBlockWarps];
+      for (int w = 1; w < parts; ++w) {
+        const Fold by = fold(merged, memory.found[h * kBlockWarps + w]);
+        if (lane == 0) folds[h * kMeeting / 2 + w] = by;
+      }
+    } else {
+      merged = merge_weights(kBlockWarps, memory.weights + h * kMeeting,
+                             [&](int w) { return memory.found[h * kBlockWarps + w]; });
+    }
     if (lane == 0) memory.merged[h] = merged;
   }
   __syncthreads();
   const auto value_of = [&](int h, int d) {
+    if constexpr (kOrdered) {
+      float value = values_of(0, h)[d];
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int w = 1; w < kBlockWarps; ++w)
+        if (w < parts) value = folds[h * kMeeting / 2 + w].of(value, values_of(w, h)[d]);
+      return value;
+    }
     float value = 0.0f;
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int w = 0; w < kBlockWarps; ++w) value = fmaf(values_of(w, h)[d], memory.weights[h * kMeeting + w], value);

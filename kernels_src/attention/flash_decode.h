@@ -15,6 +15,9 @@ struct FlashDecodeShape {
   static constexpr int64_t kMatrixRows = 16;  // of queries
   static constexpr int64_t kMostHeadTile = 8, kMostHeadDim = 256;
   static constexpr int64_t kMostRing = 4, kMostRingBytes = 148 * 1024;
+  // Where the order of sums follows from a row's length alone: its parts, and sections of them that meet as splits do
+  // (attention/flash_attention.cuh). A section's parts are the warps of a block, where splits are sections.
+  static constexpr int64_t kParts = 32, kSections = 8, kPartsOfSection = kParts / kSections;
 
   int64_t rows = 1, heads = 1, kv_heads = 1, head_dim = 64;
   int64_t splits = 1;  // upper bound on blocks over one row's context
@@ -22,6 +25,7 @@ struct FlashDecodeShape {
   int64_t requested = 0;  // chunks that a warp has requested; 0: what shared memory holds
   // The most that the device takes; 1: it has no clusters. Up to as many splits of a row meet in shared memory.
   int64_t cluster_blocks = 1;
+  bool ordered = false;     // one order of sums for any rows and warps and the same ring: splits 1 or kSections
   int64_t least_bytes = 0;  // of shared memory that a block takes: blocks would gather on the SMs that are free first
 
   static constexpr bool takes(int64_t head_dim) { return head_dim % 2 == 0 && head_dim <= kMostHeadDim; }
@@ -45,7 +49,7 @@ struct FlashDecodeShape {
   // Three blocks fill an SM's shared memory, or two where a warp would have fewer than three chunks. At one or two rows
   // the kernels around hold little themselves (docs/attention.md).
   constexpr int64_t ring_bytes() const {
-    if (has_clusters() && rows <= 2) return kMostRingBytes;
+    if (has_clusters() && rows <= 2 && !ordered) return kMostRingBytes;
     const int64_t third = 72 * 1024, half = 108 * 1024;
     return 3 * warps * stage_bytes() <= third ? third : half;
   }
@@ -65,18 +69,21 @@ struct FlashDecodeShape {
   // FlashMemory (attention/flash_attention.cuh).
   constexpr unsigned shared_bytes() const {
     const int64_t weights = splits > warps ? splits : warps;
-    const int64_t received = in_cluster() ? head_tile() * (head_dim + 2 * splits) + splits : 0;
+    const int64_t received = in_cluster() ? head_tile() * (head_dim + 2 * splits) + splits
+                             : ordered    ? head_tile() * ((kSections - warps) * head_dim + 2 * kSections)
+                                          : 0;
     const int64_t queries = kMatrixRows * (tile_dim() + 8) * 2, barriers = 8 * warps * 2 * ring();
     const int64_t needed = warps * ring() * stage_bytes() + queries + barriers +
                            4 * (head_tile() * (2 * warps + weights + 2) + received + 4);
     return static_cast<unsigned>(needed < least_bytes ? least_bytes : needed);
   }
-  constexpr ShapeConstants<5> constants() const {
+  constexpr ShapeConstants<6> constants() const {
     return {{{"kHeadTile", head_tile()},
              {"kSplits", splits},
              {"kWarps", warps},
              {"kRing", ring()},
-             {"kInCluster", in_cluster()}}};
+             {"kInCluster", in_cluster()},
+             {"kParts", ordered ? kParts : 0}}};
   }
   constexpr LaunchShape launch_shape() const {
     const auto blocks = static_cast<unsigned>(splits);

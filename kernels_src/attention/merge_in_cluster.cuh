@@ -1,7 +1,7 @@
 // Where the splits of a row meet when they are the blocks of one cluster: each sends every other its share of the
 // weighted values, and every one sums its share over all of them, in split order.
 //
-// Constants: kHeads, kHeadDim, kHeadTile, kSplits, kWarps, kInCluster.
+// Constants: kHeads, kHeadDim, kHeadTile, kSplits, kWarps, kInCluster, kParts.
 #pragma once
 
 #include "kernels_src/attention/merge_splits.cuh"
@@ -9,16 +9,37 @@
 
 namespace nodewright {
 
-// What the splits send, in shared memory; none without a cluster.
-struct Received {
-  static constexpr int kFrom = kInCluster != 0 ? static_cast<int>(kSplits) : 0;
+// Sections of a row, with kParts (attention/flash_attention.cuh): as many as splits, where those are blocks.
+constexpr int kSections = 8;
 
-  Merged* found;  // [kSplits][kTileHeads]
-  float* values;  // [splits][share of the elements of a tile]
-  NODEWRIGHT_DEVICE float* end() const { return values + (kFrom > 0 ? kElements + kFrom : 0); }
+// What the splits send, in shared memory; with kParts without a cluster what the block's warps leave there, a section
+// each time; otherwise none.
+struct Received {
+  static constexpr int kFrom = kInCluster != 0 ? static_cast<int>(kSplits) : kParts > 0 ? kSections : 0;
+  static constexpr int kValues = kInCluster != 0 ? kElements + kFrom
+                                 : kParts > 0    ? (kSections - static_cast<int>(kWarps)) * kElements
+                                                 : 0;
+
+  Merged* found;  // [kFrom][kTileHeads]
+  float* values;  // [splits][share of the elements of a tile]; of sections all but each warp's last
+  NODEWRIGHT_DEVICE float* end() const { return values + kValues; }
 };
 NODEWRIGHT_DEVICE Received received_at(Merged* memory) {
   return {memory, reinterpret_cast<float*>(memory + Received::kFrom * kTileHeads)};
+}
+
+// An element of `splits` splits or sections in their order: of the head of found[0], kTileHeads apart; value(s) of
+// split s.
+template <class Value>
+NODEWRIGHT_DEVICE float merged_value(const Merged* found, int splits, Value value_of) {
+  float top = -INFINITY, sum = 0.0f, value = 0.0f;
+  for (int s = 0; s < splits; ++s) top = fmaxf(top, found[s * kTileHeads].top);
+  for (int s = 0; s < splits; ++s) {
+    const float weight = exp2f(found[s * kTileHeads].top - top);
+    sum = fmaf(found[s * kTileHeads].sum, weight, sum);
+    value = fmaf(value_of(s), weight, value);
+  }
+  return value / sum;
 }
 
 // The row's y out of what the first `splits` blocks of the cluster found; the others have left. The arguments are
@@ -40,15 +61,8 @@ NODEWRIGHT_DEVICE void merge_in_cluster(const Args& args, int row, int tile, int
   cluster_arrive();
   cluster_wait();
   for (int i = first + static_cast<int>(threadIdx.x); i < min(first + share, kElements); i += kThreads) {
-    const Merged* found = received.found + i / kHead;
-    float top = -INFINITY, sum = 0.0f, value = 0.0f;
-    for (int s = 0; s < splits; ++s) top = fmaxf(top, found[s * kTileHeads].top);
-    for (int s = 0; s < splits; ++s) {
-      const float weight = exp2f(found[s * kTileHeads].top - top);
-      sum = fmaf(found[s * kTileHeads].sum, weight, sum);
-      value = fmaf(received.values[s * share + i - first], weight, value);
-    }
-    y[i] = to_bf16(value / sum);
+    y[i] = to_bf16(merged_value(received.found + i / kHead, splits,
+                                [&](int s) { return received.values[s * share + i - first]; }));
   }
 }
 

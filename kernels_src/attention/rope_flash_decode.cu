@@ -99,5 +99,5 @@ NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksO
     }
     __syncwarp();
   });
-  merge_warps(args, row, tile, static_cast<int>(blockIdx.x), chunks.splits, state, memory);
+  merge_warps(args, row, tile, static_cast<int>(blockIdx.x), chunks, state, memory);
 }

@@ -8,13 +8,15 @@
 namespace nodewright {
 
 struct Normed {
-  template <class Args, class Before, class Store>
-  NODEWRIGHT_DEVICE static void run(const Args& args, int unit, Before before, Store store) {
+  template <class Args, class Before, class Store, class RangeEnd>
+  NODEWRIGHT_DEVICE static void run(const Args& args, BlockRanges ranges, Before before, Store store,
+                                    RangeEnd range_end) {
     tile_project_normed(
-        args, unit, [&](int j, int n, int m) { before(j, n, m, [](int) { return true; }); },
+        args, ranges, [&](int j, int n, int m, int) { before(j, n, m, [](int) { return true; }); },
         [&](int j, int n, int m, float first, float second, bool is_last) {
           store(j, n, m, first, second, [&](int k) { return k == 0 || !is_last; });
-        });
+        },
+        range_end);
   }
 };
 

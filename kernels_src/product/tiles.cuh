@@ -16,33 +16,24 @@ struct TilePlace : ResultPlace<int> {
   }
 };
 
-// The source of a product whose x is bf16 in memory, used unchanged. counts(k): whether output n + k of row m is one of
-// the block's, and its row counts.
+// The source of a product whose x is bf16 in memory, used unchanged. counts(k): whether output n + k of row m, of the
+// block's group, is one of the block's, and its row counts.
 struct Plain {
-  template <class Args, class Before, class Store>
-  NODEWRIGHT_DEVICE static void run(const Args& args, int unit, Before before, Store store) {
-    const OutputRange range = block_outputs<kSplits>(args.w.outputs, unit);
+  template <class Args, class Before, class Store, class RangeEnd>
+  NODEWRIGHT_DEVICE static void run(const Args& args, BlockRanges ranges, Before before, Store store,
+                                    RangeEnd range_end) {
     int live = 0;
+    const auto end = [&](int last) { return kGrouped ? last : ranges.now.last; };
     tile_project_rows(
-        args, range, live,
-        [&](int j, int n, int m) { before(j, n, m, [&](int k) { return m < live && n + k < range.last; }); },
-        [&](int j, int n, int m, float first, float second) {
+        args, ranges, live,
+        [&](int j, int n, int m, int last) { before(j, n, m, [&](int k) { return m < live && n + k < end(last); }); },
+        [&](int j, int n, int m, float first, float second, int last) {
           if (m >= live) return;
-          store(j, n, m, first, second, [&](int k) { return n + k < range.last; });
-        });
+          store(j, n, m, first, second, [&](int k) { return n + k < end(last); });
+        },
+        range_end);
   }
 };
-
-// f(j, i): the thread's j-th outputs are those of the i-th pair of a tile, of one row of x in every tile. Whole warps.
-template <class F>
-NODEWRIGHT_DEVICE void for_each_owned_pair(F f) {
-  NODEWRIGHT_UNROLL_ON_DEVICE
-  for (int j = 0; j < kOwned; ++j) {
-    const int i = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads);
-    if (i >= kPairsOfTile) break;
-    f(j, i);
-  }
-}
 
 // `more`: what the end's adjusted() takes beside the sum.
 template <class Source, class To, class Args, class... More>
@@ -51,38 +42,45 @@ NODEWRIGHT_DEVICE void product(const Args& args, const More&... more) {
   PairBiases biases;
   typename To::Held held[To::kEarly ? kOwned : 1][kResults];
   typename To::Kept kept[To::kGathers ? kOwned : 1] = {};
+  const int first_row = first_row_of_group();
+  const auto range_end = [&](int part) {
+    if constexpr (To::kGathers) {
+      for_each_owned_pair([&](int j, int i) {
+        NODEWRIGHT_UNROLL_ON_DEVICE
+        for (int offset = kHalfTile / 2; offset > 0; offset /= 2) To::join(kept[j], offset);
+        if (i % kHalfTile == 0 && is_of_block(i))
+          To::finish(args.to, part, first_row + i / kHalfTile, padded_rows(), kept[j]);
+        if constexpr (kGrouped) kept[j] = {};
+      });
+    }
+  };
   Source::run(
-      args, To::kUnit,
+      args, BlockRanges(args.w.outputs, To::kUnit),
       [&](int j, int n, int m, auto counts) {
         biases.request(args.w, j, n);
         if constexpr (To::kEarly) {
           NODEWRIGHT_UNROLL_ON_DEVICE
           for (int k = 0; k < kResults; ++k)
-            if (counts(k)) held[j][k] = To::request(args.to, TilePlace{{m, n, k}, args.w.outputs});
+            if (counts(k)) held[j][k] = To::request(args.to, TilePlace{{first_row + m, n, k}, args.w.outputs});
         }
       },
       [&](int j, int n, int m, float first, float second, auto counts) {
         biases.add(j, first, second);
         if constexpr (To::kAdjusts) {
-          first = To::adjusted(m, n, 0, first, more...);
-          if (counts(1)) second = To::adjusted(m, n + 1, To::kUnit - 1, second, more...);
+          first = To::adjusted(first_row + m, n, 0, first, more...);
+          if (counts(1)) second = To::adjusted(first_row + m, n + 1, To::kUnit - 1, second, more...);
         }
         NODEWRIGHT_UNROLL_ON_DEVICE
         for (int k = 0; k < kResults; ++k) {
           if (!counts(k)) break;
           To::put(
-              args.to, TilePlace{{m, n / To::kUnit, k}, args.w.outputs},
+              args.to, TilePlace{{first_row + m, n / To::kUnit, k}, args.w.outputs},
               [&](int part) { return k + part == 0 ? first : second; }, true, held[To::kEarly ? j : 0][k],
               kept[To::kGathers ? j : 0]);
         }
-      });
-  if constexpr (To::kGathers) {
-    for_each_owned_pair([&](int j, int i) {
-      NODEWRIGHT_UNROLL_ON_DEVICE
-      for (int offset = kHalfTile / 2; offset > 0; offset /= 2) To::join(kept[j], offset);
-      if (i % kHalfTile == 0) To::finish(args.to, i / kHalfTile, static_cast<int>(kTokens), kept[j]);
-    });
-  }
+      },
+      range_end);
+  end_only_range(range_end);
 }
 
 }  // namespace nodewright

@@ -18,7 +18,7 @@ struct ResidualIn {
 
   // In tiles with kGained these replace x and gain: the kernel before has multiplied. Empty otherwise.
   Optional<In<bf16>> gained = {};    // [rows, stride], stride = cols
-  Optional<In<float>> squares = {};  // [parts, rows rounded up to 8] parts of the sums of squares of x
+  Optional<In<float>> squares = {};  // [parts, padded rows (TileShape)] parts of the sums of squares of x
 
   float eps;  // added to the mean square, or to the variance
 };
@@ -27,7 +27,7 @@ struct ResidualIn {
 struct ResidualOut {
   Optional<Frozen<bf16>> gain = {};          // [cols] of their norm
   Optional<PartialOut<bf16>> gained = {};    // [rows, cols] the sums times that gain
-  Optional<PartialOut<float>> squares = {};  // [parts, rows rounded up to 8] of the sums, of each block's columns
+  Optional<PartialOut<float>> squares = {};  // [parts, padded rows] of the sums, of each block's columns
 };
 
 // Results that join the residual.

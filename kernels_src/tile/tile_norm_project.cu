@@ -19,9 +19,30 @@ NODEWRIGHT_KERNEL_OF(tile_norm_project, NormProject, kThreads, kBlocksOfSm) {
   NODEWRIGHT_UNROLL_ON_DEVICE
   for (int j = 0; j < kOwned; ++j) best[j] = ScoredToken{-INFINITY, -1}, stores[j] = true;
   PairBiases biases;
+  const auto range_end = [&](int part) {
+    if (!keeps_best) return;
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int j = 0; j < kOwned; ++j) {
+      const int i = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads),
+                m = first_row_of_group() + i / kHalfTile;
+      if (i >= kPairsOfTile) return;  // whole warps
+      bool has_nan = best[j].token == kNotANumber;
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int offset = kHalfTile / 2; offset > 0; offset /= 2) {
+        const ScoredToken other{__shfl_xor_sync(0xffffffffu, best[j].score, offset),
+                                __shfl_xor_sync(0xffffffffu, best[j].token, offset)};
+        has_nan |= __shfl_xor_sync(0xffffffffu, has_nan ? 1 : 0, offset) != 0;
+        best[j] = better(best[j], other);
+      }
+      if (i % kHalfTile == 0 && is_of_block(i) && m < args.n_live.data[0])
+        args.best.data[m * parts_of_row() + part] = ScoredToken{best[j].score, has_nan ? -1 : best[j].token};
+      if constexpr (kGrouped) best[j] = ScoredToken{-INFINITY, -1};
+    }
+  };
   tile_project_normed(
-      args, 1, [&](int j, int n, int) { biases.request(args.w, j, n); },
-      [&](int j, int n, int m, float first, float second, bool is_last) {
+      args, BlockRanges(args.w.outputs, 1), [&](int j, int n, int, int) { biases.request(args.w, j, n); },
+      [&](int j, int n, int of_group, float first, float second, bool is_last) {
+        const int m = first_row_of_group() + of_group;
         biases.add(j, first, second);
         first = capped_by<kCap>(scaled_by<kScale>(first)), second = capped_by<kCap>(scaled_by<kScale>(second));
         float* y = args.to.y.data + m * args.to.y_stride + n;
@@ -31,22 +52,7 @@ NODEWRIGHT_KERNEL_OF(tile_norm_project, NormProject, kThreads, kBlocksOfSm) {
         if (is_last) return;
         if (stores[j]) y[1] = second;
         if (keeps_best) keep_best(best[j], second, n + 1);
-      });
-  if (!keeps_best) return;
-  NODEWRIGHT_UNROLL_ON_DEVICE
-  for (int j = 0; j < kOwned; ++j) {
-    const int i = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads), m = i / kHalfTile;
-    if (i >= kPairsOfTile) break;  // whole warps
-    bool has_nan = best[j].token == kNotANumber;
-    NODEWRIGHT_UNROLL_ON_DEVICE
-    for (int offset = kHalfTile / 2; offset > 0; offset /= 2) {
-      const ScoredToken other{__shfl_xor_sync(0xffffffffu, best[j].score, offset),
-                              __shfl_xor_sync(0xffffffffu, best[j].token, offset)};
-      has_nan |= __shfl_xor_sync(0xffffffffu, has_nan ? 1 : 0, offset) != 0;
-      best[j] = better(best[j], other);
-    }
-    if (i % kHalfTile == 0 && m < args.n_live.data[0])
-      args.best.data[m * static_cast<int>(gridDim.x) + static_cast<int>(blockIdx.x)] =
-          ScoredToken{best[j].score, has_nan ? -1 : best[j].token};
-  }
+      },
+      range_end);
+  end_only_range(range_end);
 }

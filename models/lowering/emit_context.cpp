@@ -1,5 +1,7 @@
 #include "models/lowering/emit_context.h"
 
+#include "kernels_src/product/tiles/tile_shape.h"
+
 namespace nodewright {
 
 View<bf16> StepPlace::input_of(Part part) const {
@@ -78,7 +80,7 @@ void settle_residual(Residual& residual, View<float> x) {
 }
 
 ResidualOut leave_gained(Residual& residual, const DecodeState& s, Weight<WeightElement> gain, uint64_t blocks) {
-  const GainedResidual left{s.gained, s.squares.subview(0, blocks * count_of((s.rows + 7) / 8 * 8))};
+  const GainedResidual left{s.gained, s.squares.subview(0, blocks * count_of(TileShape::padded_rows(s.rows)))};
   residual = left;
   return {gain, left.gained, left.squares};
 }

@@ -157,10 +157,11 @@ LoweringResult lower_rope_flash_decode(const LoweringContext& at, std::span<cons
   const IntoCache into = into_cache(ops);
   if (into.operations == 0 || !begins(ops.subspan(into.operations), {OpKind::attend})) return {};
   check_head_dim(at.config);
-  if (!at.step.takes_flash_decode(at.config))
-    return at.step.numerics == Numerics::invariant ? "its sums depend on the number of rows"
-                                                   : "tensor cores take no heads of this size";
-  if (!at.step.takes_rope_flash_decode(at.config)) return "a prompt's rows attend in tiles";
+  if (!at.step.takes_flash_decode(at.config)) return "tensor cores take no heads of this size";
+  if (!at.step.takes_rope_flash_decode(at.config))
+    return at.step.with_products() ? "a prompt's rows attend in tiles"
+                                   : "invariant numerics rotate and attend apart: more than 32 rows, or heads normed "
+                                     "together";
   const FlashDecodeShape flash = flash_decode_shape(at.config, at.step, at.device);
   return LoweredRun{
       .operations = into.operations + 1,

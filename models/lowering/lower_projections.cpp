@@ -1,4 +1,6 @@
 // Products with kernels of the step's own: in tiles on tensor cores, or row by row.
+#include <algorithm>
+#include <string_view>
 #include <variant>
 
 #include "kernels_src/adapters/adapted_exchange.h"
@@ -59,7 +61,8 @@ void launch(const LoadedRun& run, const ProductSpec& spec, ResidualForm form, co
     if constexpr (requires { rows_out(spec, p, plain.to); })
       if (spec.end != End::add) plain.to = rows_out(spec, p, plain.to);
     if constexpr (!std::is_same_v<decltype(plain.to), RowsOut<bf16>>)
-      if (spec.end == End::add) fill_sum(plain.to, sum_to(spec, form), kernel.shape.grid[0], p);
+      if (spec.end == End::add)
+        fill_sum(plain.to, sum_to(spec, form), spec.parts > 0 ? spec.parts : kernel.shape.grid[0], p);
     p.step.g.launch(node_name(spec.product), kernel, args);
   }
 }
@@ -73,12 +76,13 @@ View<float> launch_part(const LoadedRun& run, const ProductSpec& spec, const Pro
 }
 
 void launch_logits(const Kernel<NormProject>& kernel, const ResidualIn& from, bool leaves_best, bool one_row,
-                   const StepPlace& step, const StepWeights& weights, HeadRows& head, const Op& product) {
+                   const StepPlace& step, const StepWeights& weights, HeadRows& head, const ProductSpec& product) {
   const DecodeState& s = step.s;
-  const uint64_t parts = leaves_best ? kernel.shape.grid[0] : 0;  // blocks that each leave the largest logit of a row
+  // Parts of a row whose largest logit is left.
+  const uint64_t parts = !leaves_best ? 0 : product.parts > 0 ? product.parts : kernel.shape.grid[0];
   head.best = s.best.subview(0, count_of(s.sampled_rows) * parts);
   head.logits = s.logits_part;
-  auto args = product_args<NormProject>(step, weights, product);
+  auto args = product_args<NormProject>(step, weights, product.product);
   args.from = from;
   args.to = {s.logits_part, s.logits_part_stride};
   args.best = head.best;
@@ -142,6 +146,7 @@ using Choice = std::variant<KernelChoice, std::string>;
 // `holds`: rows of x stay in registers.
 Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm, const Wanted& kernel, bool keeps_sums,
              bool holds) {
+  const bool always = at.step.always_holds(at.config);
   const Op& product = spec.product;
   const bool normed = norm.norms != Norms::none, gained = norm.norms == Norms::gained || norm.norms == Norms::before;
   std::vector<Constant> constants = with_input(spec, norm, kernel.constants);
@@ -159,30 +164,49 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
                   tuning_of(at.step.tuning, product.part).tile,
                   keeps_sums};
   asked.ends_in_registers = product.bias || spec.adapted;
-  if (spec.end == End::logits) asked.tuning.splits = 1;  // a block has the best of its logits
+  asked.meets = always;
+  if (spec.end == End::logits && !always) asked.tuning.splits = 1;  // a block has the best of its logits
   if (asked.held && !asked.holds()) return "registers do not hold its rows";
-  if (spec.end == End::logits && asked.splits() > 1) return "registers of one block do not hold its rows";
+  if (spec.end == End::logits && asked.splits() > 1 && !always) return "registers of one block do not hold its rows";
   if (asked.splits() > 1) asked.clusters = at.clusters_of(asked.splits());
   if (asked.splits() > 1 && asked.clusters == 0) return "no cluster of its blocks fits the device";
+  if (always) {  // for all rows or for none
+    TileShape most = asked;
+    most.rows = TileShape::kMostHeldRows;
+    if (most.ring(at.device.sm_count, at.device.shared_optin_bytes) == 0)
+      return "a block's shared memory does not hold 32 rows";
+  }
   const TileShape shape = asked.fitting(at.device.sm_count, at.device.shared_optin_bytes);
   if (shape.meets && spec.end == End::gate_up && norm.norms == Norms::none)
     return "beside attention a library's product takes less time than sums that meet tile by tile";
-  if (shape.meets && spec.rows <= kTilesToRows) return "with few rows, sums that meet tile by tile take longer";
+  if (shape.meets && !always && spec.rows <= kTilesToRows)
+    return "with few rows, sums that meet tile by tile take longer";
   const int64_t ring = shape.ring(at.device.sm_count, at.device.shared_optin_bytes);
   if (ring == 0) return "a block's shared memory does not hold it";
-  return KernelChoice{{std::string("tile_") + kernel.name, constants_of(shape.constants(ring), constants)},
-                      shape.launch_shape(at.device.sm_count, ring),
-                      kernel.args_bytes};
+  return KernelChoice{
+      {std::string("tile_") + kernel.name, constants_of(shape.constants(ring, at.device.sm_count), constants)},
+      shape.launch_shape(at.device.sm_count, ring),
+      kernel.args_bytes};
+}
+// The parts of a row's squares, or of its best logit, that a kernel of tiles leaves (BlockRanges::parts).
+uint64_t parts_of(const KernelChoice& tiles) {
+  const auto of = [&](std::string_view name) {
+    return count_of(std::get<int64_t>(std::ranges::find(tiles.request.constants, name, &Constant::name)->value.held));
+  };
+  if (of("kRanges") > 0) return of("kRanges");
+  return of("kHeld") == 2 ? tiles.shape.grid[0] / of("kSplits") : tiles.shape.grid[0];
 }
 // The same, held or not as suits the rows (docs/products.md).
 Choice held_or_tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm, const Wanted& kernel,
                      ResidualForm form, bool keeps_sums = false) {
-  if (spec.rows > kTilesToRows && (holds_rows(at) || norm.norms == Norms::before))
-    return tiled(at, spec, norm, kernel, keeps_sums, true);
+  const bool always = at.step.always_holds(at.config),
+             many = spec.rows > kTilesToRows && (holds_rows(at) || norm.norms == Norms::before);
+  if (always ? at.device.has_clusters() : many) return tiled(at, spec, norm, kernel, keeps_sums, true);
   if (!at.step.takes_tiles(spec.rows))
     return "not a step of tiles: " + std::to_string(spec.rows) + " rows of " + std::to_string(kTilesFromRows) + " to " +
            std::to_string(kTilesToRows);
-  const bool may_hold = form == ResidualForm::gained && at.device.has_clusters() && !at.config.shard.is_part();
+  const bool may_hold =
+      !always && form == ResidualForm::gained && at.device.has_clusters() && !at.config.shard.is_part();
   if (may_hold && spec.rows >= (spec.end == End::gate_up ? kGateUpHeldFromRows : kHeldFromRows)) {
     Choice held = tiled(at, spec, norm, kernel, keeps_sums, true);
     if (std::holds_alternative<KernelChoice>(held)) return held;
@@ -259,15 +283,16 @@ LoweringResult multiplied(const LoweringContext& at, const ProductSpec& spec, Re
     return "its blocks do not run at once";
   if (spec.exchanged && at.step.collectives)
     return in_two_nodes(at, spec, form, first, tiles ? tile_order(first) : TileOrder{});
+  ProductSpec with_parts = spec;
+  if (tiles) with_parts.parts = parts_of(first);
   if (spec.end != End::logits) {
-    lowered.emit = emits_product([spec, form, launch = kernel.launch](const LoadedRun& run, const ProductPlace& p) {
-      launch(run, spec, form, p);
-    });
+    lowered.emit = emits_product([spec = with_parts, form, launch = kernel.launch](
+                                     const LoadedRun& run, const ProductPlace& p) { launch(run, spec, form, p); });
     return lowered;
   }
-  const bool one_row = at.step.is_one_row(), gained = form == ResidualForm::gained;
+  const bool one_row = at.step.is_one_row() && !tiles, gained = form == ResidualForm::gained;
   if (one_row) first.shape = with_best(first.shape);
-  lowered.emit = emits([product = spec.product, gained, leaves_best = tiles || one_row, one_row](
+  lowered.emit = emits([product = with_parts, gained, leaves_best = tiles || one_row, one_row](
                            const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
                            const Residual& residual, HeadRows& head) {
     const ResidualIn from =
@@ -286,6 +311,8 @@ ResidualForm as_read(const ProductSpec& spec, ResidualForm form) {
 
 LoweringResult in_tiles(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
   if (std::string why = why_not(at, spec, form); !why.empty()) return why;
+  if (at.step.always_holds(at.config) && as_read(spec, form) != ResidualForm::gained)
+    return "tiles of invariant numerics read rows times the next gain";
   return multiplied(at, spec, as_read(spec, form), true);
 }
 
@@ -310,9 +337,9 @@ LoweringResult in_normed_tiles(const LoweringContext& at, const ProductSpec& spe
   return LoweredRun{.operations = spec.operations,
                     .kernels = {norm_rows_choice(at, *spec.norm, form == ResidualForm::deferred),
                                 std::get<KernelChoice>(std::move(choice))},
-                    .emit = emits([norm = *spec.norm, product = spec.product](
-                                      const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
-                                      Residual& residual, HeadRows& head) {
+                    .emit = emits([norm = *spec.norm, product = spec](const LoadedRun& run, const StepPlace& step,
+                                                                      const StepWeights& weights, Residual& residual,
+                                                                      HeadRows& head) {
                       residual = not_gained(residual, step);
                       emit_norm_rows(run.kernel<NormRows>(), step, weights, residual, norm);
                       // Without squares a row's scale is 1 / sqrt(eps).

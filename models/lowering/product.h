@@ -40,6 +40,7 @@ struct ProductSpec {
   bool gated = false;                // End::gate_up has a gate
   bool exchanged = false;            // the result is the sum over the ranks of a device group
   bool adapted = false;              // rows may have LoRA adapters, which add to the result
+  uint64_t parts = 0;                // in which the kernel leaves a row's squares or its best; 0: one a block
   int64_t unit() const { return gated ? 2 : 1; }  // rows of W for one element of the result: a gate row and its up row
 };
 

@@ -130,7 +130,7 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   if (shape.may_leave_gained(config)) {
     s.gained = arena.take<bf16>("gained", n * static_cast<uint64_t>(config.hidden));
     const int blocks = std::max(device.properties().sm_count, static_cast<int>(TileShape::kMostSplits));
-    s.squares = arena.take<float>("squares", static_cast<uint64_t>(blocks) * round_up_8(s.rows));
+    s.squares = arena.take<float>("squares", static_cast<uint64_t>(blocks * TileShape::padded_rows(s.rows)));
   }
   if (shape.with_products() || (config.has_experts() && shape.groups_by_expert()))
     s.normed = arena.take<bf16>("normed", n * round_up_8(config.hidden));
@@ -229,11 +229,52 @@ StepShape step_shape(const NetworkForm& network, const DecodeLimits& limits, int
   return shape;
 }
 
+// Where it does not fit a block: fewer chunks in flight, down to two, then fewer warps.
+static void fit_block(FlashDecodeShape& shape, const DeviceProperties& device) {
+  const int64_t requested = shape.requested;
+  while (shape.rope_launch_shape().shared_bytes > device.shared_optin_bytes && (shape.ring() > 1 || shape.warps > 1)) {
+    const bool shortens = shape.ring() > 2 || shape.warps == 1;
+    if (!shortens) shape.warps /= 2;
+    shape.requested = shortens ? shape.ring() - 1 : requested;
+  }
+}
+
+// That of one order of sums for steps of any rows, whose ring all of them have.
+static FlashDecodeShape ordered_shape(const ModelConfig& config, const DeviceProperties& device) {
+  FlashDecodeShape shape{1, config.heads, config.kv_heads, config.head_dim};
+  shape.cluster_blocks = device.cluster_blocks();
+  shape.ordered = true;
+  fit_block(shape, device);
+  shape.requested = shape.ring();
+  return shape;
+}
+
+static FlashDecodeShape ordered_flash_decode_shape(const ModelConfig& config, const StepShape& step,
+                                                   const DeviceProperties& device) {
+  FlashDecodeShape shape = ordered_shape(config, device);
+  shape.rows = step.single_rows(config);
+  shape.splits = attention_splits(config, step, device);
+  if (shape.splits == 1 && shape.has_clusters() && shape.rows * shape.head_tiles() <= device.sm_count &&
+      config.head_norm != HeadNorm::width) {  // whose sums the warps of a block share
+    FlashDecodeShape wide = shape;
+    wide.warps = FlashDecodeShape::kSections;
+    if (wide.rope_launch_shape().shared_bytes <= device.shared_optin_bytes) shape = wide;
+  }
+  shape.spread(device.sm_count, device.shared_optin_bytes);
+  return shape;
+}
+
 int64_t attention_splits(const ModelConfig& config, const StepShape& step, const DeviceProperties& device) {
   if (step.tuning.attend.splits > 0) return step.tuning.attend.splits;
   if (step.takes_flash_decode(config)) {
     const FlashDecodeShape shape{step.single_rows(config), config.heads, config.kv_heads, config.head_dim};
     const int64_t cells = shape.rows * shape.head_tiles();
+    if (step.numerics == Numerics::invariant) {
+      constexpr int64_t kSections = FlashDecodeShape::kSections;
+      const bool spreads = device.cluster_blocks() >= kSections && cells * kSections <= 2 * device.sm_count &&
+                           ordered_shape(config, device).warps == FlashDecodeShape::kPartsOfSection;
+      return spreads ? kSections : 1;
+    }
     // A cluster starts when all its blocks can, so they leave room to the kernels before and after
     // (docs/attention.md).
     if (device.has_clusters()) {
@@ -249,6 +290,7 @@ int64_t attention_splits(const ModelConfig& config, const StepShape& step, const
 }
 
 FlashDecodeShape flash_decode_shape(const ModelConfig& config, const StepShape& step, const DeviceProperties& device) {
+  if (step.numerics == Numerics::invariant) return ordered_flash_decode_shape(config, step, device);
   FlashDecodeShape shape{step.single_rows(config), config.heads, config.kv_heads, config.head_dim,
                          attention_splits(config, step, device)};
   shape.cluster_blocks = device.cluster_blocks();
@@ -256,13 +298,7 @@ FlashDecodeShape flash_decode_shape(const ModelConfig& config, const StepShape& 
   if (step.tuning.attend.warps > 0) shape.warps = step.tuning.attend.warps;
   if (step.tuning.attend.ring > 0) shape.requested = step.tuning.attend.ring;
   shape.spread(device.sm_count, device.shared_optin_bytes);
-  // Where it does not fit a block: fewer chunks in flight, down to two, then fewer warps.
-  const int64_t requested = shape.requested;
-  while (shape.rope_launch_shape().shared_bytes > device.shared_optin_bytes && (shape.ring() > 1 || shape.warps > 1)) {
-    const bool shortens = shape.ring() > 2 || shape.warps == 1;
-    if (!shortens) shape.warps /= 2;
-    shape.requested = shortens ? shape.ring() - 1 : requested;
-  }
+  fit_block(shape, device);
   return shape;
 }
 

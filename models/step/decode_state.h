@@ -117,7 +117,7 @@ struct DecodeState {
   View<float> projected;     // [rows, hidden rounded up to 8] what a block adds, before its post norm; or empty
   View<bf16> normed;         // [rows, hidden rounded up to 8], of products; or empty
   View<bf16> gained;         // [rows, hidden] residual times the next norm's gain; or empty
-  View<float> squares;       // [parts, rows rounded up to 8] beside it, at most (kernels_src/projection/project_add.h)
+  View<float> squares;       // [parts, TileShape::padded_rows] beside it, at most (kernels_src/residual/residual.h)
   View<bf16> gate_up;        // [rows, gates and ups, rounded up to 8], of products; or empty
   View<uint8_t> workspace;   // of products on a GPU
   std::array<View<float>, kAdaptedParts.size()> shrunk;  // [rows, parts, rank] of each matrix; empty without adapters
@@ -197,9 +197,10 @@ class DecodeSlot {
   std::optional<PinnedBuffer> host_hidden_;
 };
 
-// Blocks that share a row's context: enough to give every SM two, with the rows that choose or, where numerics are
-// invariant, with one, at most 64; where they are a cluster, enough to give half the SMs one, at most 16. Or as tuned.
-// Depends on these and the device only, so a row's bits do not depend on its neighbours' lengths or on max_context.
+// Blocks that share a row's context: enough to give every SM two, at most 64; where they are a cluster, enough to give
+// half the SMs one, at most 16. Or as tuned. Where numerics are invariant, one, or one a section (FlashDecodeShape),
+// which add up alike; without tensor cores as many as one row has. Depends on these and the device only, so a row's
+// bits do not depend on its neighbours' lengths or on max_context.
 int64_t attention_splits(const ModelConfig& config, const StepShape& step, const DeviceProperties& device);
 
 // Attention of the rows that choose, on tensor cores: as tuned, or the shape's default.

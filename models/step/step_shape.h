@@ -75,23 +75,30 @@ struct StepShape {
            !tuning.out.product.names_algorithm() && !tuning.gate_up.product.names_algorithm() &&
            !tuning.down.product.names_algorithm();
   }
+  // Whether all projections of invariant numerics are tiles past rows of x that stay in registers, however many rows:
+  // where kernels may leave rows times the next norm's gain, and no sum goes over ranks.
+  bool always_holds(const ModelConfig& config) const {
+    return numerics == Numerics::invariant && network.gained && config.hidden % 8 == 0 && !config.shard.is_part();
+  }
   // Whether kernels that complete the residual may leave it times the next norm's gain, where all projections of the
   // step are in tiles: of 8 or 16 rows, whose lanes share a warp evenly. Up to 4 rows every block reads few of them:
   // 0.812 ms instead of 0.801 at 4, 0.863 instead of 0.867 at 8, 1.053 instead of 1.088 at 16 (Llama-3.2-1B, 1024 keys;
   // bench/results/2026-11-23-h200-gained-rows.txt).
   bool may_leave_gained(const ModelConfig& config) const {
-    return (may_hold() || (takes_tiles(rows) && rows > 4)) && network.gained && config.hidden % 8 == 0;
+    return always_holds(config) ||
+           ((may_hold() || (takes_tiles(rows) && rows > 4)) && network.gained && config.hidden % 8 == 0);
   }
   // Whether a mixture's rows are grouped by expert: few rows have few experts in common.
   bool groups_by_expert() const { return arithmetic != Arithmetic::matvec && rows >= kTilesFromRows; }
   bool is_one_row() const { return rows == 1 && !with_products(); }
   // Rows that choose attend on tensor cores.
-  bool takes_flash_decode(const ModelConfig& config) const {
-    return numerics == Numerics::fast && FlashDecodeShape::takes(config.head_dim);
-  }
-  // All of them do: rotation and attention are one kernel.
+  bool takes_flash_decode(const ModelConfig& config) const { return FlashDecodeShape::takes(config.head_dim); }
+  // All of them do: rotation and attention are one kernel. Those of larger steps may be a prompt's, whose keys each of
+  // its rows would rotate for itself; and it sums the squares of all heads in an order of its own.
   bool takes_rope_flash_decode(const ModelConfig& config) const {
-    return takes_flash_decode(config) && (!with_products() || rows <= kHeldToRows);
+    const bool ordered = numerics == Numerics::invariant;
+    return takes_flash_decode(config) && (!(with_products() || ordered) || rows <= kHeldToRows) &&
+           !(ordered && config.head_norm == HeadNorm::width);
   }
   // Rows that attend one by one.
   int64_t single_rows(const ModelConfig& config) const { return takes_rope_flash_decode(config) ? rows : sampled_rows; }
@@ -99,8 +106,8 @@ struct StepShape {
 };
 
 // `most_sampled`: rows that choose, at most. `from`: rows from which on products are used; 0: never; none: as suits the
-// network. A library orders its sums as suits the rows, and one row is no tile, so invariant numerics take neither
-// products nor tiles.
+// network. A library orders its sums as suits the rows, so invariant numerics take no products, and either one form of
+// tiles for all rows or none (always_holds()).
 // `measured`: what to do otherwise, on this device.
 inline StepShape step_shape(const NetworkForm& network, int64_t rows, int64_t most_sampled, std::optional<int64_t> from,
                             Numerics numerics, const StepTuning& measured = {}) {

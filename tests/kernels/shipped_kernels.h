@@ -115,9 +115,10 @@ inline constexpr std::array<Card, 6> kCardOfEachTarget = {kA100, kA10, kL4, kH10
 inline constexpr std::array<Card, 9> kCards = {kA100, kA10, kRtx3090, kL4, kRtx4090, kH100, kH200, kB200, kRtx5090};
 
 // A step of decoding as the engine asks for it on this card: with the tuning that the library ships, if it does.
-inline StepShape shipped_step(const Card& card, const ModelConfig& config, int64_t rows) {
+inline StepShape shipped_step(const Card& card, const ModelConfig& config, int64_t rows,
+                              Numerics numerics = Numerics::fast) {
   const Tuning tuning = shipped_tuning({card.driver_name, model_sizes(config)});
-  return step_shape(network_form(network_of(config)), rows, rows, {}, Numerics::fast, tuning.of(rows));
+  return step_shape(network_form(network_of(config)), rows, rows, {}, numerics, tuning.of(rows));
 }
 
 inline LoweredStep lowered_on(const Card& card, const ModelConfig& config, const StepShape& step) {

@@ -13,10 +13,12 @@ struct RecordedStep {
   Card card;
   NamedModel model;
   int64_t rows;
+  Numerics numerics = Numerics::fast;
   std::string name() const {
-    return std::string(card.name) + " " + model.name + ", " + std::to_string(rows) + (rows == 1 ? " row" : " rows");
+    return std::string(card.name) + " " + model.name + ", " + std::to_string(rows) + (rows == 1 ? " row" : " rows") +
+           (numerics == Numerics::invariant ? ", invariant" : "");
   }
-  StepShape shape() const { return shipped_step(card, model.config, rows); }
+  StepShape shape() const { return shipped_step(card, model.config, rows, numerics); }
 };
 
 // A chunk of a prompt, by a library's products.

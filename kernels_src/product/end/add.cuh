@@ -1,6 +1,6 @@
 // The end that adds to the residual: residual[m, n] += sum * kTimes. With kLeavesGain it also prepares the next norm:
-// next.gained[m, n] = residual[m, n] * next.gain[n], and next.squares[b, m] = the sum of residual[m, n] squared over
-// the outputs n of block b.
+// next.gained[m, n] = residual[m, n] * next.gain[n], and next.squares[p, m] = the sum of residual[m, n] squared over
+// the outputs n of part p, those of a block or of a cluster (BlockRanges).
 #pragma once
 
 #include "kernels_src/device/numeric.cuh"
@@ -38,8 +38,8 @@ struct Add : End {
   NODEWRIGHT_DEVICE static void join(Kept& squares, int offset) {
     squares += __shfl_xor_sync(0xffffffffu, squares, offset);
   }
-  NODEWRIGHT_DEVICE static void finish(const AddTo& to, int row, int rows, Kept squares) {
-    to.next.squares.data[static_cast<int>(blockIdx.x) * rows + row] = squares;
+  NODEWRIGHT_DEVICE static void finish(const AddTo& to, int part, int row, int rows, Kept squares) {
+    to.next.squares.data[part * rows + row] = squares;
   }
 };
 

@@ -66,7 +66,7 @@ NODEWRIGHT_DEVICE void tile_project_and_exchange(const Args& args, const More&..
   uint32_t epoch = 0;
   NextGains first_gains;  // requested while weights are on their way
   const KeptSums kept = tile_project_kept(
-      args, block_outputs<kSplits>(args.w.outputs, 1), live,
+      args, live,
       [&](OutputRange range) {
         epoch = epoch_of(args.exchange);
         first_gains.request(args.to.next, range, first_kept(range));

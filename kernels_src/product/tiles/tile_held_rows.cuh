@@ -54,7 +54,6 @@ struct HeldRows {
 // The sums of the blocks of a cluster, which share the columns, tile by tile: each block gets all blocks' sums with its
 // own rows of x, and adds them up in the order of the blocks.
 struct MeetingSums {
-  static constexpr int kShare = kPairsOfTile / static_cast<int>(kSplits);  // pairs of a tile that a block ends
   using Mail = ClusterMail<SumPair, kPairsOfTile>;
 
   Mail mail;
@@ -66,8 +65,8 @@ struct MeetingSums {
   // Sends those of a tile; of rows that it does not have, anything.
   NODEWRIGHT_DEVICE void send(const float* of_warps) {
     for_each_owned<2>(0, kRows, [&](int j, int r, int m) {
-      const int pair = pair_of(j), place = cluster_rank() * kShare + pair % kShare;
-      mail.send(pair / kShare, place, sum_of_warps<2>(of_warps, r, m));
+      const int pair = pair_of(j), place = cluster_rank() * kShareOfBlock + pair % kShareOfBlock;
+      mail.send(pair / kShareOfBlock, place, sum_of_warps<2>(of_warps, r, m));
     });
     mail.close();
   }
@@ -75,7 +74,7 @@ struct MeetingSums {
   template <class F>
   NODEWRIGHT_DEVICE void for_each_own(int tile, int last, F f) const {
     for_each_owned<2>(tile, last, [&](int j, int r, int m) {
-      if (pair_of(j) / kShare == cluster_rank()) f(j, r, m);
+      if (is_of_block(pair_of(j))) f(j, r, m);
     });
   }
   // Waits for what was sent last.
@@ -85,7 +84,7 @@ struct MeetingSums {
       met[j] = SumPair{0.0f, 0.0f};
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int r = 0; r < kSplits; ++r) {
-        const SumPair part = mail.got(r * kShare + pair_of(j) % kShare);
+        const SumPair part = mail.got(r * kShareOfBlock + pair_of(j) % kShareOfBlock);
         met[j].first += part.first, met[j].second += part.second;
       }
     });
@@ -94,14 +93,13 @@ struct MeetingSums {
 
 // stream_tiles of a block that has a part of the columns, and some rows of x of which it calls before and store. The
 // sums of a tile meet while the next one is multiplied, and are stored after it.
-template <class Before, class Store>
+template <class Before, class Store, class RangeEnd>
 NODEWRIGHT_DEVICE void stream_meeting_tiles(TileRing<HeldRows>& ring, const HeldRows& held, float* of_warps,
-                                            MeetingSums& sums, Before before, Store store) {
-  const OutputRange range = ring.range;
+                                            MeetingSums& sums, Before before, Store store, RangeEnd range_end) {
+  BlockRanges ranges = ring.ranges;
   sums.mail.open();
-  int slot = 0;
+  int slot = 0, tile = ranges.now.first;  // of what is stored next
   for (int i = 0; i <= ring.total; ++i) {
-    const int tile = range.first + i * kRows, met = tile - kRows;
     float* const now = of_warps + i % 2 * (kWarps * kWarpSums);
     if (i < ring.total) {
       PairSums of_tile[kPairs] = {};
@@ -117,10 +115,17 @@ NODEWRIGHT_DEVICE void stream_meeting_tiles(TileRing<HeldRows>& ring, const Held
       slot = slot + 1 == kStages ? 0 : slot + 1;
       sums.send(now);
     }
-    if (i > 0)
-      sums.for_each_own(met, range.last,
-                        [&](int j, int r, int m) { store(j, met + r, m, sums.met[j].first, sums.met[j].second); });
-    sums.for_each_own(tile, range.last, [&](int j, int r, int m) { before(j, tile + r, m); });
+    if (i > 0) {
+      sums.for_each_own(tile, ranges.now.last, [&](int j, int r, int m) {
+        store(j, tile + r, m, sums.met[j].first, sums.met[j].second, ranges.now.last);
+      });
+      tile += kRows;
+      if (tile >= ranges.now.last) {
+        if constexpr (kGrouped) range_end(ranges.number);
+        if (ranges.advance()) tile = ranges.now.first;
+      }
+    }
+    sums.for_each_own(tile, ranges.now.last, [&](int j, int r, int m) { before(j, tile + r, m, ranges.now.last); });
   }
 }
 
@@ -129,13 +134,15 @@ NODEWRIGHT_DEVICE void stream_meeting_tiles(TileRing<HeldRows>& ring, const Held
 template <class Before, class Store>
 NODEWRIGHT_DEVICE void stream_kept_tiles(TileRing<HeldRows>& ring, const HeldRows& held, float* of_warps,
                                          SumPair* parts /*[kTokens][pairs]*/, int live, Before before, Store store) {
-  const OutputRange range = ring.range;
+  static_assert(!kGrouped || kSplits == 1 || kHeld == 2, "groups of rows have sums that meet tile by tile");
+  const OutputRange range = ring.ranges.now;
   const int pairs = (range.last - range.first + 1) / 2, rank = cluster_rank();
   stream_tiles(
-      ring, held, of_warps, [](int, int, int) {},
-      [&](int, int n, int m, float first, float second) {
+      ring, held, of_warps, [](int, int, int, int) {},
+      [&](int, int n, int m, float first, float second, int) {
         parts[m * pairs + (n - range.first) / 2] = SumPair{first, second};
-      });
+      },
+      [](int) {});
   cluster_arrive();
   cluster_wait();
   const int first_pair = pairs * rank / static_cast<int>(kSplits),  // of the block's share
@@ -147,71 +154,79 @@ NODEWRIGHT_DEVICE void stream_kept_tiles(TileRing<HeldRows>& ring, const HeldRow
     NODEWRIGHT_NO_UNROLL
     for (int pair = first_pair + own % kHalfTile; pair < last_pair; pair += kHalfTile) {
       const int n = range.first + 2 * pair;
-      before(j, n, m);
+      before(j, n, m, range.last);
       SumPair of_block[kSplits];
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int r = 0; r < kSplits; ++r) of_block[r] = load_from_block(r, parts + m * pairs + pair);
       float first = 0.0f, second = 0.0f;
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int r = 0; r < kSplits; ++r) first += of_block[r].first, second += of_block[r].second;
-      store(j, n, m, first, second);
+      store(j, n, m, first, second, range.last);
     }
   }
   cluster_arrive_relaxed();  // before a block's memory goes
   cluster_wait();
 }
 
-// The whole of a kernel: requests weights, waits, holds `x` [rows, stride], streams weights, stores. `live`, of the
-// rows of x, is set before the first call of prepare, before or store. request() is called once, while x is
-// on its way, and prepare(shared) once, with kPrepared bytes that stay. before and store are stream_tiles'; with
-// kSplits a block calls them for its share of the results.
-template <int kPrepared, class Request, class Prepare, class Before, class Store>
+// The whole of a kernel: requests weights, waits, holds `x` [rows, stride] or the block's group of its rows, streams
+// weights, stores. `live`, of those rows, is set before the first call of prepare, before or store. request() is called
+// once, while x is on its way, and prepare(shared) once, with kPrepared bytes that stay. before, store and range_end
+// are stream_tiles'; with kSplits a block calls them for its share of the results.
+template <int kPrepared, class Request, class Prepare, class Before, class Store, class RangeEnd>
 NODEWRIGHT_DEVICE void tile_project_held(const bf16* weight, const bf16* x, int64_t stride, int rows,
-                                         const int32_t* n_live, OutputRange range, int& live, Request request,
-                                         Prepare prepare, Before before, Store store) {
+                                         const int32_t* n_live, BlockRanges ranges, int& live, Request request,
+                                         Prepare prepare, Before before, Store store, RangeEnd range_end) {
   using Ring = TileRing<HeldRows>;
   const int column = (kSplits > 1 ? cluster_rank() : 0) * kColumns;
   unsigned char* const prepared = shared_memory() + Ring::kBytes;
   auto* const of_warps = reinterpret_cast<float*>(prepared + kPrepared);
   unsigned char* const of_cluster = reinterpret_cast<unsigned char*>(of_warps + 2 * kWarps * kWarpSums);
-  Ring ring(weight + column, range, shared_memory());
+  Ring ring(weight + column, ranges, shared_memory());
   ring.start();
   const auto hold = [&] {
     release_dependents();
     wait_for_inputs();
     live = n_live[0];
-    HeldRows held(x + column, stride, rows);
+    const bf16* from = x + column;
+    if constexpr (kGrouped) {
+      live -= first_row_of_group(), rows -= first_row_of_group();
+      from += first_row_of_group() * stride;
+    }
+    HeldRows held(from, stride, rows);
     request();
     held.arrange();
     prepare(prepared);
     return held;
   };
   if constexpr (kSplits == 1) {
-    stream_tiles(ring, hold(), of_warps, before, store);
+    stream_tiles(ring, hold(), of_warps, before, store, range_end);
   } else if constexpr (kHeld != 2) {
     const HeldRows held = hold();
     stream_kept_tiles(ring, held, of_warps, reinterpret_cast<SumPair*>(of_cluster), live, before, store);
   } else {
     MeetingSums sums(of_cluster);
-    stream_meeting_tiles(ring, hold(), of_warps, sums, before, store);
+    stream_meeting_tiles(ring, hold(), of_warps, sums, before, store, range_end);
   }
 }
 
 // The sums of squares that come beside rows of a kernel before (kLeavesGained), a part of every block that left some:
-// from.squares, [parts, kTokens].
+// from.squares, [parts, padded_rows()].
 struct RowScales {
   static constexpr int kBytes = kWarps * kTokens * 4;
   static constexpr int kAllAtOnce = (kPartsOfSms + kWarps - 1) / kWarps;
   static constexpr int kPartsAtOnce = kAllAtOnce < 20 ? kAllAtOnce : 20;  // of a lane, on their way
 
-  float parts[kPartsAtOnce];  // of row lane_of_warp()
+  float parts[kPartsAtOnce];  // of row lane_of_warp() of the block's group
   float of_pair[kOwned];      // of the row of a thread's j-th pair
 
+  NODEWRIGHT_DEVICE static int parts_of(const ResidualIn& from) {
+    return static_cast<int>(from.squares.count) / padded_rows();
+  }
   // The j-th of the warp's parts, every kWarps-th of `from`.
   NODEWRIGHT_DEVICE static float part_of(const ResidualIn& from, int j) {
-    const int token = lane_of_warp(), left = static_cast<int>(from.squares.count) / kTokens - warp_of_block();
-    const float* const first = from.squares.data + (warp_of_block() * kTokens + token);
-    return j * kWarps < left && token < kTokens ? first[j * kWarps * kTokens] : 0.0f;
+    const int token = lane_of_warp(), left = parts_of(from) - warp_of_block();
+    const float* const first = from.squares.data + (warp_of_block() * padded_rows() + first_row_of_group() + token);
+    return j * kWarps < left && token < kTokens ? first[j * kWarps * padded_rows()] : 0.0f;
   }
   // After the wait.
   NODEWRIGHT_DEVICE void request(const ResidualIn& from) {
@@ -222,7 +237,7 @@ struct RowScales {
     float sum = 0.0f;
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int j = 0; j < kPartsAtOnce; ++j) sum += parts[j];
-    const int count = static_cast<int>(from.squares.count) / kTokens;
+    const int count = parts_of(from);
     NODEWRIGHT_NO_UNROLL
     for (int j = kPartsAtOnce; j * kWarps < count; ++j) sum += part_of(from, j);
     if (lane_of_warp() < kTokens) of_warps[warp_of_block() * kTokens + lane_of_warp()] = sum;

@@ -71,24 +71,28 @@ NODEWRIGHT_DEVICE void finish_cluster_sums(const KeptSums& kept, int live, Finis
 // by all threads, after the wait, when `live`, of the rows of x, is set. What finish(n, m, sum) makes of output n and
 // row m < live stays, and at the end all of it is there for all threads that share the row. end_kept_sums() comes last.
 template <class Args, class Ready, class Finish>
-NODEWRIGHT_DEVICE KeptSums tile_project_kept(const Args& args, OutputRange range, int& live, Ready ready,
-                                             Finish finish) {
+NODEWRIGHT_DEVICE KeptSums tile_project_kept(const Args& args, int& live, Ready ready, Finish finish) {
+  const BlockRanges ranges(args.w.outputs, 1);
+  const OutputRange range = ranges.now;
   const int outputs = range.last - range.first, block = kSplits > 1 ? cluster_rank() : 0;
   constexpr auto kBlocks = static_cast<int>(kSplits);
   KeptSums kept{
       nullptr, range, {range.first + outputs * block / kBlocks, range.first + outputs * (block + 1) / kBlocks}};
-  const auto nothing = [](int, int, int) {};
+  const auto nothing = [](int, int, int, int) {};
   const auto stream = [&](auto& ring, const auto& rows, unsigned char* free) {
     auto* const of_warps = reinterpret_cast<float*>(free);
     kept.of = of_warps + 2 * kWarps * kWarpSums;
-    stream_tiles<1>(ring, rows, of_warps, nothing, [&](int, int n, int m, float sum, float) {
-      if (m < live) kept.at(n, m) = kSplits > 1 ? sum : finish(n, m, sum);
-    });
+    stream_tiles<1>(
+        ring, rows, of_warps, nothing,
+        [&](int, int n, int m, float sum, float, int) {
+          if (m < live) kept.at(n, m) = kSplits > 1 ? sum : finish(n, m, sum);
+        },
+        [](int) {});
   };
   if constexpr (kHeld != 0) {
     using Ring = TileRing<HeldRows>;
     const int column = block * kColumns;
-    Ring ring(args.w.weight.data + column, range, shared_memory());
+    Ring ring(args.w.weight.data + column, ranges, shared_memory());
     ring.start();
     release_dependents();
     wait_for_inputs();
@@ -99,7 +103,7 @@ NODEWRIGHT_DEVICE KeptSums tile_project_kept(const Args& args, OutputRange range
     stream(ring, held, shared_memory() + Ring::kBytes);
   } else {
     using Ring = TileRing<StreamedRows>;
-    Ring ring(args.w.weight.data, range, shared_memory());
+    Ring ring(args.w.weight.data, ranges, shared_memory());
     ring.start();
     const StreamedRows rows(args.from);
     release_dependents();

@@ -298,27 +298,27 @@ struct Either<false, A, B> {
 };
 
 // The whole of a kernel that projects norm(x), outputs dealt in units of `unit`: requests weights, waits, norms,
-// streams. before and store(j, row, m, first, second, is_last) as of stream_tiles, the latter for the rows m of x that
-// count; is_last: there is no `second`.
-template <class Args, class Before, class Store>
-NODEWRIGHT_DEVICE void tile_project_normed(const Args& args, int unit, Before before, Store store) {
+// streams. before(j, row, m, last) and store(j, row, m, first, second, is_last) as of stream_tiles, the latter for the
+// rows m of x that count; is_last: there is no `second`. range_end: as of stream_tiles.
+template <class Args, class Before, class Store, class RangeEnd>
+NODEWRIGHT_DEVICE void tile_project_normed(const Args& args, BlockRanges ranges, Before before, Store store,
+                                           RangeEnd range_end) {
   if constexpr (kHeld != 0) {
     static_assert(kHeld == 0 || kGained != 0);
-    const OutputRange range = block_outputs<kSplits>(args.w.outputs, unit);
     RowScales scales;
     int live = 0;
     tile_project_held<RowScales::kBytes>(
         args.w.weight.data, args.from.gained.data, kStride, static_cast<int>(args.from.gained.count / kStride),
-        args.n_live.data, range, live, [&] { scales.request(args.from); },
+        args.n_live.data, ranges, live, [&] { scales.request(args.from); },
         [&](unsigned char* shared) { scales.sum(args.from, reinterpret_cast<float*>(shared)); }, before,
-        [&](int j, int row, int m, float first, float second) {
-          if (m < live) store(j, row, m, first * scales.of_pair[j], second * scales.of_pair[j], row + 1 == range.last);
-        });
+        [&](int j, int row, int m, float first, float second, int last) {
+          if (m < live) store(j, row, m, first * scales.of_pair[j], second * scales.of_pair[j], row + 1 == last);
+        },
+        range_end);
   } else {
     using Rows = typename Either<kGained != 0, GainedRows<decltype(args.from)>, NormedRows<decltype(args.from)>>::Type;
     using Ring = TileRing<Rows>;
-    const OutputRange range = block_outputs<kSplits>(args.w.outputs, unit);
-    Ring ring(args.w.weight.data, range, shared_memory());
+    Ring ring(args.w.weight.data, ranges, shared_memory());
     Rows rows(args.from, shared_memory() + Ring::kBytes);
     if constexpr (kGained == 0) rows.request_gains(ring.copies.words);
     ring.start();
@@ -337,12 +337,14 @@ NODEWRIGHT_DEVICE void tile_project_normed(const Args& args, int unit, Before be
         rows.convert(live);
     }
     float scales[kOwned];  // a thread's j-th outputs are of one row of x, in every tile
-    stream_tiles(ring, rows, reinterpret_cast<float*>(shared_memory() + Ring::kBytes + Rows::kBytes), before,
-                 [&](int j, int row, int m, float first, float second) {
-                   if (m >= live) return;
-                   if (row < range.first + kRows) scales[j] = rows.scale(m);
-                   store(j, row, m, first * scales[j], second * scales[j], row + 1 == range.last);
-                 });
+    stream_tiles(
+        ring, rows, reinterpret_cast<float*>(shared_memory() + Ring::kBytes + Rows::kBytes), before,
+        [&](int j, int row, int m, float first, float second, int last) {
+          if (m >= live) return;
+          if (row < ranges.now.first + kRows) scales[j] = rows.scale(m);
+          store(j, row, m, first * scales[j], second * scales[j], row + 1 == last);
+        },
+        range_end);
   }
 }
 

@@ -48,22 +48,23 @@ struct StreamedRows {
 };
 
 // The whole of a kernel without a norm: requests weights, waits, streams rows and weights, stores. `live`, of the rows
-// of x, is set before the first call of before or store.
-template <class Args, class Before, class Store>
-NODEWRIGHT_DEVICE void tile_project_rows(const Args& args, OutputRange range, int& live, Before before, Store store) {
+// of x, is set before the first call of before or store. These and range_end are stream_tiles'.
+template <class Args, class Before, class Store, class RangeEnd>
+NODEWRIGHT_DEVICE void tile_project_rows(const Args& args, BlockRanges ranges, int& live, Before before, Store store,
+                                         RangeEnd range_end) {
   if constexpr (kHeld != 0) {
     tile_project_held<0>(
-        args.w.weight.data, args.from.x.data, args.from.x_stride, rows_of(args.from), args.n_live.data, range, live,
-        [] {}, [](unsigned char*) {}, before, store);
+        args.w.weight.data, args.from.x.data, args.from.x_stride, rows_of(args.from), args.n_live.data, ranges, live,
+        [] {}, [](unsigned char*) {}, before, store, range_end);
   } else {
     using Ring = TileRing<StreamedRows>;
-    Ring ring(args.w.weight.data, range, shared_memory());
+    Ring ring(args.w.weight.data, ranges, shared_memory());
     ring.start();
     const StreamedRows rows(args.from);
     release_dependents();
     wait_for_inputs();
     live = args.n_live.data[0];
-    stream_tiles(ring, rows, reinterpret_cast<float*>(shared_memory() + Ring::kBytes), before, store);
+    stream_tiles(ring, rows, reinterpret_cast<float*>(shared_memory() + Ring::kBytes), before, store, range_end);
   }
 }
 

@@ -22,6 +22,7 @@ struct TileTuning {
 // y[rows, outputs] = x[rows, cols] . W[outputs, cols]^T, W with `stride` bf16 elements a row (a multiple of 8).
 struct TileShape {
   static constexpr int64_t kMostSplits = 8;  // blocks of a cluster
+  static constexpr int64_t kMostHeldRows = 32;
 
   int64_t rows = 1;          // rows of the bucket
   int64_t cols = 0;          // elements of x that count
@@ -31,7 +32,7 @@ struct TileShape {
   bool normed = false;       // x is normed first: all of it stays in shared memory
   bool post_normed = false;  // before that, what joins x is: its gain is there, too
   bool gained = false;       // normed, but for the scales, by the kernel before; cols = stride then
-  bool held = false;         // x stays in registers: see holds()
+  bool held = false;         // x stays in registers: see holds(); of more than 32 rows each group of 32
   bool shifted = false;      // the norm is a LayerNorm: its shift is there, too
   TileTuning tuning = {};
   bool keeps_sums = false;  // a block's sums stay in its shared memory (product/tiles/tile_kept_sums.cuh)
@@ -53,10 +54,17 @@ struct TileShape {
   }
   // Columns of one block.
   constexpr int64_t columns() const { return stride / splits(); }
-  constexpr bool holds() const { return held && cols == stride && token_tiles() <= 4 && splits() > 0; }
+  constexpr bool holds() const { return held && cols == stride && splits() > 0; }
 
+  // Groups of as many rows as registers hold. Each has blocks of its own, which go through all of W.
+  constexpr int64_t groups() const { return held ? (rows + kMostHeldRows - 1) / kMostHeldRows : 1; }
   // Halves of an mma instruction's left operand: buckets of up to 8 share a kernel.
-  constexpr int64_t token_tiles() const { return (rows + 7) / 8; }
+  constexpr int64_t token_tiles() const { return ((groups() > 1 ? kMostHeldRows : rows) + 7) / 8; }
+  // The rows of all groups, which the squares beside gained rows are padded to.
+  static constexpr int64_t padded_rows(int64_t rows) {
+    const int64_t multiple = rows > kMostHeldRows ? kMostHeldRows : 8;
+    return (rows + multiple - 1) / multiple * multiple;
+  }
 
   // At most 8: fewest spans of 64 columns lacking, then the most warps.
   constexpr int64_t warps() const {
@@ -102,11 +110,13 @@ struct TileShape {
   constexpr int64_t most_outputs(int64_t sm_count) const {
     return (outputs / unit + ranges(sm_count) - 1) / ranges(sm_count) * unit;
   }
+  // Blocks or clusters of a group of rows, which take as many of the ranges each as leaves all groups at once.
+  constexpr int64_t range_blocks(int64_t sm_count) const { return std::max<int64_t>(1, ranges(sm_count) / groups()); }
   // Stages of the block with the most rows.
   constexpr int64_t stages(int64_t sm_count) const {
-    const int64_t most = most_outputs(sm_count);
+    const int64_t most = most_outputs(sm_count), blocks = range_blocks(sm_count);
     const int64_t pieces = (spans() + piece_spans() - 1) / piece_spans();
-    return (most + tile_rows() - 1) / tile_rows() * pieces;
+    return (most + tile_rows() - 1) / tile_rows() * pieces * ((ranges(sm_count) + blocks - 1) / blocks);
   }
   // Stages on their way to shared memory, where that is large enough (docs/products.md). Of held rows at most 160 KiB:
   // what comes before the wait is ahead of x.
@@ -141,16 +151,16 @@ struct TileShape {
     return 0;
   }
   // The same in pieces that are as small as a block's shared memory asks for. Sums of two blocks meet tile by tile
-  // where it does not hold those of all tiles.
+  // where it does not hold those of all tiles; those of any with `meets`.
   constexpr TileShape fitting(int64_t sm_count, int64_t most_shared_bytes) const {
     TileShape shape = *this;
-    shape.meets = splits() == 2 && !keeps_sums && ring(sm_count, most_shared_bytes) == 0;
+    shape.meets = meets || (splits() == 2 && !keeps_sums && ring(sm_count, most_shared_bytes) == 0);
     while (!held && shape.ring(sm_count, most_shared_bytes) == 0 && shape.piece_spans() > 1)
       shape.tuning.piece = shape.piece_spans() / 2;
     return shape;
   }
 
-  constexpr ShapeConstants<10> constants(int64_t ring) const {
+  constexpr ShapeConstants<11> constants(int64_t ring, int64_t sm_count = 0) const {
     return {{{"kTokenTiles", token_tiles()},
              {"kCols", cols},
              {"kStride", stride},
@@ -159,14 +169,15 @@ struct TileShape {
              {"kPieceSpans", piece_spans()},
              {"kTileRows", tile_rows()},
              {"kRing", ring},
-             {"kHeld", held ? (meets ? 2 : 1) : 0},
-             {"kSplits", splits()}}};
+             {"kHeld", held ? (meets && splits() > 1 ? 2 : 1) : 0},
+             {"kSplits", splits()},
+             {"kRanges", groups() > 1 ? ranges(sm_count) : 0}}};
   }
 
   // One block an SM: two, of half the warps, take 1.24 ms where one takes 1.120.
   constexpr LaunchShape launch_shape(int64_t sm_count, int64_t ring) const {
     const auto of_cluster = static_cast<unsigned>(splits());
-    return {{static_cast<unsigned>(ranges(sm_count)) * of_cluster, 1, 1},
+    return {{static_cast<unsigned>(range_blocks(sm_count)) * of_cluster, static_cast<unsigned>(groups()), 1},
             {static_cast<unsigned>(threads()), 1, 1},
             static_cast<unsigned>(shared_bytes(sm_count, ring)),
             {of_cluster, 1, 1}};

@@ -10,12 +10,17 @@
 // on the sizes below only. Block b owns a contiguous range of outputs, so bytes are balanced over SMs to within one
 // row. With kSplits the columns are dealt, too, to the blocks of a cluster (product/tiles/tile_held_rows.cuh).
 //
+// With kRanges x has more than kTokens rows. Blocks (b, g) have group g of them, and all groups read W at once. Outputs
+// are dealt in as many ranges as one group alone would have blocks or clusters, and a block takes several ranges, so
+// that what it leaves for each of them is that of any number of rows.
+//
 // Constants: kTokenTiles (of 8 rows of x), kCols, kStride (W's row stride, elements), kThreads, kSpans (of a warp),
-// kPieceSpans (of them, in a stage), kTileRows, kRing (stages), kHeld, kSplits
+// kPieceSpans (of them, in a stage), kTileRows, kRing (stages), kHeld, kSplits, kRanges
 // (kernels_src/product/tiles/tile_shape.h); kBias 1 if outputs have one.
 #pragma once
 
 #include "kernels_src/argument_blocks.h"
+#include "kernels_src/device/cluster.cuh"
 #include "kernels_src/device/output_range.cuh"
 #include "kernels_src/device/stage_copies.cuh"
 #include "kernels_src/product/tiles/span_product.cuh"
@@ -25,6 +30,7 @@ namespace nodewright {
 constexpr int kWarps = static_cast<int>(kThreads / 32);
 constexpr int kTiles = static_cast<int>(kTokenTiles);
 constexpr int kTokens = 8 * kTiles;
+constexpr bool kGrouped = kRanges > 0;  // a block has one of several groups of kTokens rows of x
 constexpr int kPairs = (kTiles + 1) / 2;
 constexpr int kRows = static_cast<int>(kTileRows);  // of W, in a tile
 constexpr int kStages = static_cast<int>(kRing);
@@ -47,6 +53,49 @@ static_assert(kRows == 8 || kRows == 16);
 // the cards of today.
 constexpr int kPartsOfSms = 136;
 
+// The first row of the block's group, and the rows of all groups.
+NODEWRIGHT_DEVICE int first_row_of_group() { return kGrouped ? static_cast<int>(blockIdx.y) * kTokens : 0; }
+NODEWRIGHT_DEVICE int padded_rows() { return kGrouped ? static_cast<int>(gridDim.y) * kTokens : kTokens; }
+
+// The outputs of a block and of the other blocks of its cluster: one range, or with kRanges several, one after the
+// other.
+struct BlockRanges {
+  OutputRange now;
+  int number = 0, last = 0, units = 0, unit = 0;  // with kRanges: the number of `now`, and where the block's end
+
+  // Outputs are dealt in units of `unit_of`.
+  NODEWRIGHT_DEVICE BlockRanges(int64_t outputs, int unit_of) {
+    if constexpr (kGrouped) {
+      const int blocks = static_cast<int>(gridDim.x / kSplits), b = static_cast<int>(blockIdx.x / kSplits);
+      units = static_cast<int>(outputs) / unit_of, unit = unit_of;
+      number = static_cast<int>(kRanges) * b / blocks, last = static_cast<int>(kRanges) * (b + 1) / blocks;
+      now = range_of(number);
+    } else {
+      now = block_outputs<kSplits>(outputs, unit_of);
+    }
+  }
+  NODEWRIGHT_DEVICE OutputRange range_of(int i) const {
+    constexpr int kAll = kGrouped ? static_cast<int>(kRanges) : 1;
+    return {units * i / kAll * unit, units * (i + 1) / kAll * unit};
+  }
+  // Whether there was another one.
+  NODEWRIGHT_DEVICE bool advance() {
+    if (!kGrouped || number + 1 == last) return false;
+    now = range_of(++number);
+    return true;
+  }
+};
+
+// Parts of a row's outputs, each ended by one block: ranges, or what a block of a cluster ends of one.
+NODEWRIGHT_DEVICE int parts_of_row() {
+  return static_cast<int>(kGrouped ? kRanges : kHeld == 2 ? gridDim.x / kSplits : gridDim.x);
+}
+// Calls range_end(part) of the block's only range.
+template <class RangeEnd>
+NODEWRIGHT_DEVICE void end_only_range(RangeEnd range_end) {
+  if constexpr (!kGrouped) range_end(static_cast<int>(kHeld == 2 ? blockIdx.x / kSplits : blockIdx.x));
+}
+
 // Where the warp's span begins in a block's columns of a row, and which of a step's columns are this lane's.
 NODEWRIGHT_DEVICE int span_column(int span) { return (span * kWarps + warp_of_block()) * 64; }
 NODEWRIGHT_DEVICE int lane_column() { return lane_of_warp() % 4 * 8; }
@@ -63,25 +112,37 @@ struct TileRing {
   static constexpr int kBytes = kStages * kStageBytes + Copies::kBytes;
 
   const bf16* weight;
-  OutputRange range;
-  int total;  // stages of this block
+  BlockRanges ranges;
+  int total;         // stages of this block
+  BlockRanges next;  // with kRanges: of what is requested next, its first output that of a tile
   unsigned char* stages;
   Copies copies;
 
-  NODEWRIGHT_DEVICE TileRing(const bf16* w, OutputRange outputs, unsigned char* shared)
+  NODEWRIGHT_DEVICE TileRing(const bf16* w, BlockRanges outputs, unsigned char* shared)
       : weight(w),
-        range(outputs),
-        total((outputs.last - outputs.first + kRows - 1) / kRows * kPieces),
+        ranges(outputs),
+        total((outputs.now.last - outputs.now.first + kRows - 1) / kRows * kPieces),
+        next(outputs),
         stages(shared + Copies::kBytes),
-        copies(shared) {}
+        copies(shared) {
+    if constexpr (kGrouped)
+      while (outputs.advance()) total += (outputs.now.last - outputs.now.first + kRows - 1) / kRows * kPieces;
+  }
 
   NODEWRIGHT_DEVICE unsigned char* stage(int slot) const { return stages + slot * kStageBytes; }
   NODEWRIGHT_DEVICE unsigned char* stage_rows(int slot) const { return stage(slot) + kRows * kRowBytes; }
 
   // The first column of the block's i-th stage.
   NODEWRIGHT_DEVICE static int first_column(int i) { return i % kPieces * kPieceColumns; }
+  // Called in order, from i = 0.
   NODEWRIGHT_DEVICE void request_weights(int i, int slot) {
-    const int tile = range.first + i / kPieces * kRows, rows = range.last - tile < kRows ? range.last - tile : kRows;
+    const OutputRange range = kGrouped ? next.now : ranges.now;
+    const int tile = kGrouped ? range.first : range.first + i / kPieces * kRows,
+              rows = range.last - tile < kRows ? range.last - tile : kRows;
+    if constexpr (kGrouped) {
+      next.now.first += kRows;
+      if (next.now.first >= range.last) next.advance();
+    }
     const bf16* const from = weight + tile * kStride + first_column(i);
     if constexpr (kWhole) {
       copies.template request<CopyForm::whole>(slot, {stage(slot), from, 1, rows * kRowBytes, 0, 0});
@@ -165,15 +226,17 @@ NODEWRIGHT_DEVICE void leave_sums(const PairSums (&sums)[kPairs], int g, int t,
 }
 
 // Runs this block's outputs through a ring that has been started, where the block has all columns. A thread stores
-// kOwned pairs of outputs of a tile at most: before(j, row, m) is called early for its j-th, and
-// store(j, row, m, first, second) with the dot products of rows `row` and `row` + 1 of W with row m of x; row + 1 may
-// be past the last. With kWide 1 it stores kOwnedAlone single outputs, neighbours in neighbouring lanes, and `second`
-// is 0.
-template <int kWide = 2, class Rows, class Before, class Store>
+// kOwned pairs of outputs of a tile at most: before(j, row, m, last) is called early for its j-th, and
+// store(j, row, m, first, second, last) with the dot products of rows `row` and `row` + 1 of W with row m of x; row + 1
+// may be past the last. With kWide 1 it stores kOwnedAlone single outputs, neighbours in neighbouring lanes, and
+// `second` is 0. No outputs of the range are from `last` on. With kRanges all threads call range_end(part) after each
+// range.
+template <int kWide = 2, class Rows, class Before, class Store, class RangeEnd>
 NODEWRIGHT_DEVICE void stream_tiles(TileRing<Rows>& ring, const Rows& x,
-                                    float* partial /*[2][kWarps][kTokens][kSumStride]*/, Before before, Store store) {
+                                    float* partial /*[2][kWarps][kTokens][kSumStride]*/, Before before, Store store,
+                                    RangeEnd range_end) {
   const int g = lane_of_warp() / 4, t = lane_of_warp() % 4;
-  const OutputRange range = ring.range;
+  BlockRanges ranges = ring.ranges;
   float* now = partial;
   float* other = partial + kWarps * kWarpSums;
   if constexpr (Rows::kStageBytes > 0) {
@@ -183,28 +246,49 @@ NODEWRIGHT_DEVICE void stream_tiles(TileRing<Rows>& ring, const Rows& x,
     }
   }
   int slot = 0, i = 0;
-  for (int tile = range.first; tile < range.last; tile += kRows) {
-    for_each_owned<kWide>(tile, range.last, [&](int j, int r, int m) { before(j, tile + r, m); });
-    PairSums sums[kPairs] = {};
-    for (int piece = 0; piece < kPieces; ++piece, ++i) {
-      ring.copies.wait(slot);
-      multiply_stage(sums, ring, x, slot, piece);
-      if (piece == kPieces - 1) leave_sums(sums, g, t, now);
-      __syncthreads();  // the stage has been read, and a tile's sums are there
-      if (i + kStages < ring.total) {
-        ring.request_weights(i + kStages, slot);
-        if constexpr (Rows::kStageBytes > 0) x.request(ring, i + kStages, slot);
+  do {
+    const OutputRange range = ranges.now;
+    for (int tile = range.first; tile < range.last; tile += kRows) {
+      for_each_owned<kWide>(tile, range.last, [&](int j, int r, int m) { before(j, tile + r, m, range.last); });
+      PairSums sums[kPairs] = {};
+      for (int piece = 0; piece < kPieces; ++piece, ++i) {
+        ring.copies.wait(slot);
+        multiply_stage(sums, ring, x, slot, piece);
+        if (piece == kPieces - 1) leave_sums(sums, g, t, now);
+        __syncthreads();  // the stage has been read, and a tile's sums are there
+        if (i + kStages < ring.total) {
+          ring.request_weights(i + kStages, slot);
+          if constexpr (Rows::kStageBytes > 0) x.request(ring, i + kStages, slot);
+        }
+        ring.copies.close();
+        slot = slot + 1 == kStages ? 0 : slot + 1;
       }
-      ring.copies.close();
-      slot = slot + 1 == kStages ? 0 : slot + 1;
+      for_each_owned<kWide>(tile, range.last, [&](int j, int r, int m) {
+        const SumPair sum = sum_of_warps<kWide>(now, r, m);
+        store(j, tile + r, m, sum.first, sum.second, range.last);
+      });
+      float* const swapped = now;
+      now = other, other = swapped;  // written again when every thread has passed the next barrier
     }
-    for_each_owned<kWide>(tile, range.last, [&](int j, int r, int m) {
-      const SumPair sum = sum_of_warps<kWide>(now, r, m);
-      store(j, tile + r, m, sum.first, sum.second);
-    });
-    float* const swapped = now;
-    now = other, other = swapped;  // written again when every thread has passed the next barrier
+    if constexpr (kGrouped) range_end(ranges.number);
+  } while (ranges.advance());
+}
+
+// f(j, i): the thread's j-th outputs are those of the i-th pair of a tile, of one row of x in every tile. Whole warps.
+template <class F>
+NODEWRIGHT_DEVICE void for_each_owned_pair(F f) {
+  NODEWRIGHT_UNROLL_ON_DEVICE
+  for (int j = 0; j < kOwned; ++j) {
+    const int i = static_cast<int>(threadIdx.x) + j * static_cast<int>(kThreads);
+    if (i >= kPairsOfTile) break;
+    f(j, i);
   }
+}
+// Pairs of a tile that a block ends. Where sums meet tile by tile, each block of a cluster has some rows of x.
+constexpr int kShareOfBlock = kHeld == 2 ? kPairsOfTile / static_cast<int>(kSplits) : kPairsOfTile;
+NODEWRIGHT_DEVICE bool is_of_block(int pair) {
+  if constexpr (kHeld == 2) return pair / kShareOfBlock == cluster_rank();
+  return true;
 }
 
 // The biases of the pairs that a thread stores of a tile, with kBias. Requested in

@@ -29,6 +29,7 @@ struct AttendCase {
   bool on_tensor_cores = false;  // flash_decode instead of attend
   bool clusters = false;         // its splits, if they are several, meet in shared memory
   int64_t flash_warps = 4;
+  bool ordered = false;  // FlashDecodeShape's
   int64_t table_stride = 16;
   int64_t window = 0;
   double query_size = 6.0;  // scores of standard deviation 2
@@ -51,7 +52,9 @@ struct AttendCase {
             .head_dim = shape.head_dim,
             .splits = shape.splits,
             .warps = flash_warps,
-            .cluster_blocks = clusters ? machine().device.properties().cluster_blocks() : 1};
+            .requested = ordered ? FlashDecodeShape::kMostRing : 0,
+            .cluster_blocks = clusters ? machine().device.properties().cluster_blocks() : 1,
+            .ordered = ordered};
   }
 
   // As the model specialises them (models/lowering/decoder_kernels.cpp).

@@ -122,6 +122,36 @@ TEST_F(AttendRows, HaveTheSameBitsWhateverTheirPlacePagesAndNeighbours) {
   }
 }
 
+// Invariant numerics: whether a block has all sections of a row, one or more a warp, or its cluster one a block.
+// Another order shows in a few of many elements, since they are rounded to bf16.
+TEST_F(AttendRows, HaveTheSameBitsHoweverTheirSectionsAreDealt) {
+  constexpr int64_t kSections = FlashDecodeShape::kSections;
+  for (const AttendShape& shape : {AttendShape{.heads = 64, .kv_heads = 8, .head_dim = 64},
+                                   AttendShape{.heads = 3, .kv_heads = 1, .head_dim = 20}})
+    for (const int64_t window : {0, 700}) {
+      AttendCase c = on_tensor_cores({});
+      c.shape = shape;
+      c.ordered = true;
+      c.window = window;
+      c.table_stride = 33;
+      c.build({{1, 1}, {2, 17}, {3, 333}, {4, 512}, {5, 1000}, {6, 1025}, {7, 1600}, {8, 2111}}, 5);
+      std::vector<bf16> first;
+      const auto expect_same = [&](int64_t splits, int64_t warps, bool clusters) {
+        c.shape.splits = splits, c.flash_warps = warps, c.clusters = clusters;
+        const std::vector<bf16> y = c.run();
+        if (first.empty()) {
+          first = y;
+          for (int64_t m = 0; m < c.shape.rows; ++m) c.expect_row(y, m);
+        }
+        for (int64_t m = 0; m < c.shape.rows; ++m)
+          EXPECT_TRUE(same_bits(c.result(y, m), c.result(first, m)))
+              << "row " << m << ", " << splits << " splits of " << warps << " warps";
+      };
+      for (const int64_t warps : {int64_t{4}, kSections}) expect_same(1, warps, false);
+      if (machine().device.properties().cluster_blocks() >= kSections) expect_same(kSections, 4, true);
+    }
+}
+
 TEST_F(AttendRows, BeyondTheLiveOnesStoreNothingAndFollowNoTable) {
   for (AttendCase c : llama_cases()) {
     SCOPED_TRACE(name_of(c));

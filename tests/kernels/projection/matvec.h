@@ -247,7 +247,7 @@ struct Gained {
   static constexpr uint64_t kParts = 3;
   bool has;
   Guarded<bf16> rows;      // [rows, stride]
-  Guarded<float> squares;  // [kParts, rows rounded up to 8]
+  Guarded<float> squares;  // [kParts, TileShape::padded_rows]
 
   Gained(const MatvecShape&, const MatvecData& d) : Gained(false, d) {}
   Gained(const TileShape& s, const MatvecData& d) : Gained(s.gained, d) {}
@@ -263,7 +263,7 @@ struct Gained {
     return rows;
   }
   static std::vector<float> squares_of(const MatvecData& d) {
-    const int64_t tokens = (d.rows + 7) / 8 * 8;
+    const int64_t tokens = TileShape::padded_rows(d.rows);
     std::vector<float> squares(kParts * d.count(tokens), kNaN);  // of rows that are not there: anything
     for (int64_t m = 0; m < d.rows; ++m)
       for (uint64_t part = 0; part < kParts; ++part) {
