@@ -70,7 +70,8 @@ void append_tasks(const Window& window, size_t index, std::vector<ReadTask>& tas
         return std::clamp((row - part.first + part.step - 1) / part.step, int64_t{0}, part.rows);
       };
       const int64_t end = tensor_row(slice.end);
-      const auto rows = static_cast<int64_t>(std::max(kTaskBytes / slice.source->row_bytes(), uint64_t{1}));
+      const int64_t least = part.tensor->encoded ? part.tensor->encoded->rows_at_once() : 1;
+      const int64_t rows = std::max(static_cast<int64_t>(kTaskBytes / slice.source->row_bytes()), least);
       for (int64_t row = tensor_row(slice.begin); row < end; row += rows)
         tasks.push_back({slice.source, &part, row, std::min(row + rows, end), index});
     }
@@ -157,7 +158,8 @@ void decode_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
   const WeightSource& source = *task.source;
   const WeightPart& part = *task.part;
   const int64_t cols = part.tensor_cols();
-  const int64_t most = part.from_step == 1 ? std::clamp(kFloats / cols, int64_t{1}, task.end - task.begin) : 1;
+  const int64_t usual = std::max(kFloats / cols, part.tensor->encoded->rows_at_once());
+  const int64_t most = part.from_step == 1 ? std::min(usual, task.end - task.begin) : 1;
   std::vector<float> values(static_cast<size_t>(most * cols));
   std::vector<WeightElement> whole(static_cast<size_t>(cols));
   for (int64_t first = task.begin; first < task.end; first += most) {

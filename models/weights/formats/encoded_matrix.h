@@ -22,6 +22,9 @@ class EncodedMatrix {
   // naming the tensor, where a file ends early or what it holds fits no shape.
   virtual void decode(int64_t first, int64_t rows, std::span<float> to) const = 0;
 
+  // As few rows as one decode() of them costs little more a row than one of all.
+  virtual int64_t rows_at_once() const { return 1; }
+
   // "int4, groups of 128".
   const std::string& format() const { return format_; }
   // The tensors that it reads, the codes first. They live as long as the checkpoint.

@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <vector>
 
+#include "models/weights/formats/packed_codes.h"
 #include "models/weights/formats/stored_tensor.h"
 
 namespace nodewright {
@@ -34,12 +35,18 @@ class ScaledMatrix : public EncodedMatrix {
     const uint64_t row_bytes = p_.codes->bytes / static_cast<uint64_t>(p_.rows);
     std::vector<std::byte> codes(static_cast<uint64_t>(rows) * row_bytes);
     p_.codes->file->read(p_.codes->offset + static_cast<uint64_t>(first) * row_bytes, codes);
+    std::vector<uint8_t> unpacked(p_.kind == CodeKind::packed ? row_bytes * 8 / static_cast<uint64_t>(p_.bits) : 0);
     for (int64_t row = 0; row < rows; ++row) {
+      const std::byte* stored = codes.data() + static_cast<uint64_t>(row) * row_bytes;
+      if (p_.kind == CodeKind::packed) {
+        unpack(stored, unpacked);
+        stored = reinterpret_cast<const std::byte*>(unpacked.data());
+      }
       const std::span<float> out = to.subspan(static_cast<size_t>(row) * cols, cols);
-      unpack(codes.data() + static_cast<uint64_t>(row) * row_bytes, out);
       const size_t grid = static_cast<size_t>((first + row) / p_.block_rows - first_grid) * grid_cols;
       const float* const zero = zeros.empty() ? nullptr : zeros.data() + grid;
       if (!groups.empty()) {
+        scale(stored, 0, 0, 1, out);
         for (size_t c = 0; c < cols; ++c) {
           const auto group = static_cast<size_t>(groups[c]);
           out[c] = (out[c] - (zero ? zero[group] : 0)) * scales[grid + group];
@@ -48,9 +55,8 @@ class ScaledMatrix : public EncodedMatrix {
       }
       const auto block = static_cast<size_t>(p_.block_cols);
       for (size_t group = 0; group < grid_cols; ++group) {
-        const float scale = scales[grid + group], offset = zero ? zero[group] : 0;
-        const size_t end = std::min((group + 1) * block, cols);
-        for (size_t c = group * block; c < end; ++c) out[c] = (out[c] - offset) * scale;
+        const size_t begin = group * block, end = std::min(begin + block, cols);
+        scale(stored, begin, zero ? zero[group] : 0, scales[grid + group], out.subspan(begin, end - begin));
       }
     }
   }
@@ -124,23 +130,29 @@ class ScaledMatrix : public EncodedMatrix {
     return static_cast<float>(static_cast<int32_t>(code) - (1 << (bits - 1)));
   }
 
-  void unpack(const std::byte* row, std::span<float> to) const {
-    const auto byte = [&](size_t i) { return static_cast<uint8_t>(row[i]); };
-    if (p_.kind == CodeKind::e4m3) {
-      const std::span<const float, 256> values = values_of_e4m3();
-      for (size_t c = 0; c < to.size(); ++c) to[c] = values[byte(c)];
+  void unpack(const std::byte* row, std::span<uint8_t> to) const {
+    const auto in_word = static_cast<size_t>(p_.codes_of_word());
+    for (size_t c = 0; c < to.size(); c += in_word, row += sizeof(uint32_t)) {
+      uint32_t word;
+      std::memcpy(&word, row, sizeof word);
+      unpack_word(word, static_cast<unsigned>(p_.bits), to.data() + c);
+    }
+  }
+
+  // (code - zero) * scale of columns [begin, begin + to.size()) of a row; of packed codes, unpack() has made bytes.
+  void scale(const std::byte* row, size_t begin, float zero, float scale, std::span<float> to) const {
+    const auto* const bytes = reinterpret_cast<const uint8_t*>(row);
+    if (p_.kind == CodeKind::packed) {
+      scale_codes(std::span(bytes + begin, to.size()), zero + static_cast<float>(1 << (p_.bits - 1)), scale, to.data());
     } else if (p_.kind == CodeKind::int8) {
-      for (size_t c = 0; c < to.size(); ++c) to[c] = static_cast<float>(static_cast<int8_t>(byte(c)));
-    } else if (p_.kind == CodeKind::e2m1) {
-      const std::span<const float, 16> values = values_of_e2m1();
-      for (size_t c = 0; c < to.size(); ++c) to[c] = values[(byte(c / 2) >> (c % 2 * 4)) & 15];
+      scale_codes(std::span(reinterpret_cast<const int8_t*>(bytes) + begin, to.size()), zero, scale, to.data());
+    } else if (p_.kind == CodeKind::e4m3) {
+      const float* const values = values_of_e4m3().data();
+      for (size_t c = 0; c < to.size(); ++c) to[c] = values[bytes[begin + c]] * scale;
     } else {
-      const auto in_word = static_cast<size_t>(p_.codes_of_word());
-      for (size_t c = 0; c < to.size(); c += in_word) {
-        uint32_t word;
-        std::memcpy(&word, row + c / in_word * sizeof(word), sizeof(word));
-        for (size_t i = 0; i < in_word && c + i < to.size(); ++i) to[c + i] = code_of(word, i);
-      }
+      const float* const values = values_of_e2m1().data();
+      for (size_t c = 0, at = begin; c < to.size(); ++c, ++at)
+        to[c] = values[(bytes[at / 2] >> (at % 2 * 4)) & 15] * scale;
     }
   }
 
