@@ -27,7 +27,7 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .ONESHELL:
 .SILENT:
-.PHONY: build demo test test-tools docs xgrammar check-page check-clients check-tokenizers check-templates check-chaos check-sweeps check-architectures check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs images gpu-gate bench benchmarks-page dist carry format tidy clean everything configure
+.PHONY: build demo test test-tools docs xgrammar check-page check-clients check-tokenizers check-templates check-chaos check-sweeps check-formats check-architectures check-clang check-cuda12 check-sanitizers fuzz fuzz-inputs images gpu-gate bench benchmarks-page dist carry format tidy clean everything configure
 
 JOBS ?= $(shell nproc)
 FUZZ_SECONDS ?= 60
@@ -59,7 +59,7 @@ docs:
 	echo build/docs/html/index.html
 
 # Labels of what has a target of its own, or needs a GPU.
-APART = gpu|sweep|architectures|fuzz|clang|cuda12|sanitizers|clients|tokenizers|templates|chaos
+APART = gpu|sweep|architectures|fuzz|clang|cuda12|sanitizers|clients|tokenizers|templates|chaos|formats
 
 test: test-tools
 	cmake/fetch_xgrammar.sh --try
@@ -84,6 +84,10 @@ check-sanitizers: configure
 
 check-sweeps: everything
 	ctest --test-dir build -L sweep --output-on-failure -j$(JOBS)
+
+# Every format of weights: a hundred broken files of each, and logits of each in every mode.
+check-formats: everything
+	ctest --test-dir build -L formats --output-on-failure -j$(JOBS)
 
 check-architectures: configure
 	cmake --build build -j$(JOBS) --target kernel_tests

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # Writes the tables of docs/models.md and docs/adapters.md that have figures, each between its two marks, from
-# tests/golden/parity.json and bench/results/: what each architecture has and how fast it is, a mixture beside
-# transformers, what adapters cost and whether loading them disturbs others. With --check it only says whether the pages are as it would write them.
+# tests/golden/parity.json and bench/results/: what each architecture has and how fast it is, formats of weights, a mixture
+# beside transformers, what adapters cost and whether loading them disturbs others. With --check it only says whether the pages are as it would write them.
 import json
 import os
 import re
@@ -49,6 +49,23 @@ FAMILIES = [
      "LayerNorm without shift, parallel blocks, neighbours turn, scaled logits", "cohere*", ["command-r7b"]),
 ]
 
+# quantized weights: who stores them so, quant_method, what is read, goldens in tests/golden/formats
+FORMATS = [
+    ("FP8, as Qwen and DeepSeek publish it", ["fp8"],
+     "E4M3 with `weight_scale_inv` (a factor) for each block, in any float type, or one for a matrix", ["fp8_*"]),
+    ("compressed-tensors", ["compressed-tensors"],
+     "FP8 for each matrix, row, group or block; int8; packed integers of 1, 2, 4 or 8 bits with or without zeros, in groups or "
+     "rows, also ordered by `weight_g_idx`; NVFP4; MXFP4; several of them by `targets` and `ignore`, with `re:` patterns",
+     ["ct_*"]),
+    ("ModelOpt", ["modelopt", "modelopt_fp4"], "FP8, NVFP4; also with `hf_quant_config.json` alone", ["modelopt_*"]),
+    ("GPTQ", ["gptq"], "versions 1 and 2; 2, 4 and 8 bits; any `desc_act`; `dynamic` changes of bits and groups", ["gptq*"]),
+    ("AWQ", ["awq"], "version `gemm`", ["awq"]),
+    ("auto-round", ["auto-round", "intel/auto-round"],
+     "the integers of GPTQ, both versions, and of AWQ; `extra_config` by name and by pattern", ["auto_round*"]),
+    ("bitsandbytes", ["bitsandbytes"], "nf4 and fp4, blocks of any size, scales quantized or not, any storage type", ["bnb_*"]),
+    ("gpt-oss", ["mxfp4"], "MXFP4 blocks of experts; the family itself is not read", []),
+]
+
 
 def newest(kind, folder):
     """The latest file of bench/results whose name ends with the kind, and what it holds."""
@@ -70,7 +87,8 @@ def errors(parity, pattern):
     """The least and the largest error of steps of one row over the goldens of a family, in percent."""
     prefix = pattern.rstrip("*")
     of = [error for golden, forms in parity.items() if golden.startswith(prefix) for error in forms["one_row"]]
-    return "%.1f to %.1f %%" % (min(of), max(of))
+    low, high = "%.1f" % min(of), "%.1f" % max(of)
+    return "%s %%" % low if low == high else "%s to %s %%" % (low, high)
 
 
 def measured(folder):
@@ -108,6 +126,25 @@ def families(folder):
                                                           speeds(shapes, timed)))
     return "\n".join(lines) + ("\n\nTokens/s are of released shapes with drawn weights (`--load-format dummy`) on one of each:\n%s.\n"
                               % ";\n".join(about))
+
+
+def formats(_):
+    """Formats of safetensors folders, with the errors of their goldens, and the types of GGUF files."""
+    with open(os.path.join(ROOT, "tests", "golden", "parity.json")) as file:
+        parity = json.load(file)["percent"]
+    lines = ["| stored by | `quant_method` | what is read | error, CPU driver |", "|---|---|---|---|"]
+    for who, methods, read, goldens in FORMATS:
+        of = ", ".join("%s on `formats/%s`" % (errors(parity, "formats/" + pattern), pattern) for pattern in goldens)
+        lines.append("| %s | %s | %s | %s |" % (who, ", ".join("`%s`" % method for method in methods), read, of or "bits only"))
+    lines.append("| GGUF | none: `--model FILE.gguf` | %s; split files by the name of the first | bits only |" % ", ".join(gguf_types()))
+    return "\n".join(lines) + "\n"
+
+
+def gguf_types():
+    """The types that base/gguf_file.cpp lists, less the integers, which are no weights."""
+    with open(os.path.join(ROOT, "base", "gguf_file.cpp")) as file:
+        table = re.search(r"kTypes = \{\{(.*?)\}\};", file.read(), re.S)[1]
+    return [name for name in re.findall(r'"(\w+)"', table) if not re.fullmatch(r"I\d+", name)]
 
 
 def by_rows(folder):
@@ -195,7 +232,7 @@ def loading(folder):
 
 
 # page: its tables by the names in their marks
-PAGES = {"docs/models.md": {"families": families, "rows": by_rows, "mixture": mixture}, "docs/adapters.md": {"adapters": adapters, "loading": loading}}
+PAGES = {"docs/models.md": {"families": families, "rows": by_rows, "mixture": mixture, "formats": formats}, "docs/adapters.md": {"adapters": adapters, "loading": loading}}
 
 
 def written(page, text, folder=RESULTS):

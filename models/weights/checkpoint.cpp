@@ -116,7 +116,7 @@ const TensorInfo* Checkpoint::find_encoded(std::string_view name, const std::vec
   tensor.shape = shape;
   tensor.file = stored.front()->file;
   tensor.offset = stored.front()->offset;
-  for (const TensorInfo* one : stored) tensor.bytes += one->bytes;
+  tensor.bytes = encoded.matrix->bytes();
   tensor.encoded = encoded.matrix.get();
   return &encoded_.emplace(name, std::move(encoded)).first->second.tensor;
 }

@@ -72,5 +72,22 @@ TEST(GgufModel, RefusesAKeyOrTensorThatAppearsTwice) {
   expect_error([&] { GgufModel::open(folder.write("t.gguf", tensors.bytes())); }, {"tensor 't' appears twice"});
 }
 
+TEST(GgufFile, OfATypeThatIsNotReadIsRefusedByTheNameOfTheType) {
+  const std::pair<uint32_t, const char*> types[] = {{16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},
+                                                    {21, "IQ3_S"},   {22, "IQ2_S"},  {29, "IQ1_M"},   {34, "TQ1_0"},
+                                                    {35, "TQ2_0"},   {40, "NVFP4"},  {9, "Q8_1"},     {15, "Q8_K"}};
+  test::GgufWriter writer;
+  writer.add_tensor("blk.0.w", std::vector<float>(256));
+  for (const auto& [code, name] : types) {
+    std::string bytes = writer.bytes();
+    // Behind the name: the number of dimensions, one dimension, the type.
+    std::memcpy(bytes.data() + bytes.find("blk.0.w") + 7 + 4 + 8, &code, sizeof code);
+    const ScratchFolder folder;
+    const std::filesystem::path file = folder.write("model.gguf", bytes);
+    expect_error([&] { GgufModel::open(file); },
+                 {"tensor 'blk.0.w' is stored as " + std::string(name) + ", which is not supported"});
+  }
+}
+
 }  // namespace
 }  // namespace nodewright

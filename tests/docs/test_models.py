@@ -57,6 +57,18 @@ class ModelsTest(unittest.TestCase):
         self.assertEqual(named, known)
         self.assertGreater(len(known), 15)
 
+    def test_it_has_each_quant_method_of_the_loader(self):
+        source = read("models/weights/formats/weight_format.cpp")
+        known = re.findall(r'\{"([\w/-]+)", read_', source)
+        self.assertEqual(sorted(method for row in models.FORMATS for method in row[1]), sorted(known))
+        self.assertGreater(len(known), 8)
+
+    def test_it_has_each_type_of_block_that_is_decoded(self):
+        source = read("models/weights/formats/gguf_blocks.cpp")
+        decoded = re.findall(r'\{"(\w+)", \w+\}', source[source.index("kDecoders"):])
+        self.assertEqual(sorted(models.gguf_types()), sorted([*decoded, "F32", "F16", "BF16"]))
+        self.assertGreater(len(decoded), 12)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -59,6 +59,147 @@ def safetensors_seeds():
     yield "not_utf8", safetensors(b'{"\xff":{}}')
 
 
+# --- GGUF -------------------------------------------------------------------------------------------------------------
+
+def gguf_text(text):
+    return struct.pack("<Q", len(text.encode())) + text.encode()
+
+
+def gguf_value(value):
+    """The type and the bytes of a value."""
+    if isinstance(value, bool):
+        return 7, struct.pack("<?", value)
+    if isinstance(value, int):
+        return 4, struct.pack("<I", value)
+    if isinstance(value, float):
+        return 6, struct.pack("<f", value)
+    if isinstance(value, str):
+        return 8, gguf_text(value)
+    kinds, elements = zip(*(gguf_value(one) for one in value))
+    return 9, struct.pack("<IQ", kinds[0], len(value)) + b"".join(elements)
+
+
+def gguf(keys, tensors, version=3):
+    """`tensors`: name, dimensions with the innermost first, type, bytes."""
+    head, data = b"GGUF" + struct.pack("<IQQ", version, len(tensors), len(keys)), b""
+    for key, value in keys.items():
+        kind, encoded = gguf_value(value)
+        head += gguf_text(key) + struct.pack("<I", kind) + encoded
+    for name, shape, kind, content in tensors:
+        head += gguf_text(name) + struct.pack("<I%dQIQ" % len(shape), len(shape), *shape, kind, len(data))
+        data += content + bytes(-len(content) % 32)
+    return head + bytes(-len(head) % 32) + data
+
+
+# Code: bytes of a block, elements of a block.
+GGUF_BLOCKS = {0: (4, 1), 1: (2, 1), 30: (2, 1), 2: (18, 32), 3: (20, 32), 6: (22, 32), 7: (24, 32), 8: (34, 32), 10: (84, 256),
+               11: (110, 256), 12: (144, 256), 13: (176, 256), 14: (210, 256), 20: (18, 32), 23: (136, 256), 39: (17, 32)}
+
+
+def gguf_matrix(name, shape, kind):
+    elements = 1
+    for size in shape:
+        elements *= size
+    size, of_block = GGUF_BLOCKS[kind]
+    return name, shape, kind, bytes((i * 37 + 11) % 120 for i in range(elements // of_block * size))
+
+
+def gguf_seeds():
+    tokens = ["<unk>", "<s>", "</s>"] + ["<0x%02X>" % byte for byte in range(256)] + ["\u2581", "a", "b", "ab", "\u2581ab"]
+    sizes = {"block_count": 1, "context_length": 64, "embedding_length": 64, "feed_forward_length": 96, "attention.head_count": 2,
+             "attention.head_count_kv": 1, "attention.layer_norm_rms_epsilon": 1e-5, "rope.freq_base": 1e4}
+
+    def keys(family, **more):
+        return {"general.architecture": family, **{family + "." + key: value for key, value in sizes.items()}, **more}
+    sentences = {"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": tokens, "tokenizer.ggml.scores": [-float(i) for i in range(len(tokens))],
+                 "tokenizer.ggml.token_type": [2, 3, 3] + [6] * 256 + [1] * 5, "tokenizer.ggml.bos_token_id": 1,
+                 "tokenizer.ggml.eos_token_id": 2, "tokenizer.ggml.add_bos_token": True}
+    words = sorted(byte_alphabet())
+    pairs = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": "qwen2", "tokenizer.ggml.tokens": words + ["ab", "abc", "<|im_end|>"],
+             "tokenizer.ggml.merges": ["a b", "ab c"], "tokenizer.ggml.token_type": [1] * (len(words) + 2) + [3],
+             "tokenizer.chat_template": "{{ messages }}"}
+    embedding = gguf_matrix("token_embd.weight", [64, 264], 8)
+    yield "sentences", gguf(keys("llama", **sentences), [embedding, gguf_matrix("rope_freqs.weight", [16], 0)])
+    yield "pairs", gguf(keys("qwen3", **pairs), [gguf_matrix("token_embd.weight", [64, 259], 2)])
+    yield "version_2", gguf(keys("gemma3", **{"gemma3.attention.sliding_window": 16}), [embedding], 2)
+    yield "types", gguf({}, [gguf_matrix("t%d" % kind, [256, 2], kind) for kind in GGUF_BLOCKS])
+    yield "experts", gguf(keys("llama", **{"llama.expert_count": 3, "llama.expert_used_count": 2}),
+                          [embedding, gguf_matrix("blk.0.ffn_up_exps.weight", [64, 2, 3], 8)])
+    yield "phi3", gguf(keys("phi3", **{"phi3.rope.scaling.attn_factor": 1.5, "phi3.rope.scaling.original_context_length": 32}),
+                       [embedding, gguf_matrix("rope_factors_short.weight", [16], 0), gguf_matrix("rope_factors_long.weight", [16], 0)])
+    yield "yarn", gguf(keys("qwen2", **{"qwen2.rope.scaling.type": "yarn", "qwen2.rope.scaling.factor": 4.0}), [embedding])
+    yield "split", gguf(keys("llama", **{"split.count": 2, "split.no": 0}), [embedding])
+    yield "aligned", gguf({"general.alignment": 64}, [])
+    yield "empty", gguf({}, [])
+    yield "cut", gguf(keys("llama", **sentences), [embedding])[:4000]
+
+
+# --- quantization_config and its weights ------------------------------------------------------------------------------
+
+def quantized(config, **tensors):
+    """`tensors`: by name, with . for __, dtype, shape and bytes of an element or the bytes."""
+    header, data = {}, b""
+    for name, (dtype, shape, content) in tensors.items():
+        if isinstance(content, int):
+            count = content
+            for size in shape:
+                count *= size
+            content = bytes((i * 29 + 3) % 100 for i in range(count))
+        header[name.replace("__", ".")] = tensor(dtype, shape, len(data), len(data) + len(content))
+        data += content
+    return dump(config) + b"\0" + safetensors(header, data)
+
+
+def quantization_seeds():
+    def compressed(kind, args, **more):
+        return {"quant_method": "compressed-tensors", "format": kind, "ignore": ["lm_head", "re:.*up_proj"],
+                "config_groups": {"group_0": {"targets": ["Linear"], "weights": args}}, **more}
+    yield "fp8", quantized({"quant_method": "fp8", "weight_block_size": [8, 32]}, m__weight=("F8_E4M3", [16, 64], 1),
+                           m__weight_scale_inv=("BF16", [2, 2], 2))
+    yield "fp8_tensor", quantized({"quant_method": "fp8", "activation_scheme": "static"}, m__weight=("F8_E4M3", [16, 64], 1),
+                                  m__weight_scale=("F32", [], 4), m__input_scale=("F32", [], 4))
+    integers = {"num_bits": 4, "type": "int", "symmetric": False, "strategy": "group", "group_size": 32}
+    yield "packed", quantized(compressed("pack-quantized", integers), m__weight_packed=("I32", [16, 8], 4),
+                              m__weight_scale=("BF16", [16, 2], 2), m__weight_zero_point=("I32", [2, 2], 4),
+                              m__weight_shape=("I64", [2], struct.pack("<2q", 16, 64)))
+    yield "ordered", quantized(compressed("pack-quantized", {**integers, "symmetric": True}), m__weight_packed=("I32", [16, 8], 4),
+                               m__weight_scale=("BF16", [16, 2], 2), m__weight_g_idx=("I32", [64], struct.pack("<64i", *[0, 1] * 32)))
+    yield "int8", quantized(compressed("int-quantized", {"num_bits": 8, "type": "int", "strategy": "channel"}),
+                            m__weight=("I8", [16, 64], 1), m__weight_scale=("F32", [16, 1], 4))
+    yield "nvfp4", quantized(compressed("nvfp4-pack-quantized", {"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16}),
+                             m__weight_packed=("U8", [16, 32], 1), m__weight_scale=("F8_E4M3", [16, 4], 1),
+                             m__weight_global_scale=("F32", [1], 4))
+    yield "two_groups", quantized({**compressed("mixed-precision", integers), "config_groups": {
+        "group_0": {"targets": ["re:.*q_proj$"], "format": "pack-quantized", "weights": integers},
+        "group_1": {"targets": ["Linear"], "format": "float-quantized", "weights": {"num_bits": 8, "type": "float", "strategy": "block",
+                                                                                  "block_structure": [8, 32]}}}},
+        m__weight=("F8_E4M3", [16, 64], 1), m__weight_scale=("F32", [2, 2], 4))
+    columns = {"m__qweight": ("I32", [8, 16], 4), "m__qzeros": ("I32", [2, 2], 4), "m__scales": ("F16", [2, 16], 2)}
+    order = {"m__g_idx": ("I32", [64], struct.pack("<64i", *[1, 0] * 32))}
+    gptq = {"quant_method": "gptq", "bits": 4, "group_size": 32}
+    yield "gptq", quantized({**gptq, "desc_act": True}, **columns, **order)
+    yield "gptq_dynamic", quantized({**gptq, "bits": 8, "dynamic": {"+:m$": {"bits": 4}, "-:.*k_proj": {}}}, **columns)
+    yield "auto_round", quantized({**gptq, "quant_method": "auto-round", "packing_format": "auto_round:gptqmodel",
+                                   "extra_config": {"x": {"bits": 16}, ".*m": {"group_size": 32}}}, **columns)
+    yield "awq", quantized({"quant_method": "awq", "bits": 4, "group_size": 32}, m__qweight=("I32", [64, 2], 4),
+                           m__qzeros=("I32", [2, 2], 4), m__scales=("F16", [2, 16], 2))
+    state = {"quant_type": "nf4", "blocksize": 64, "dtype": "bfloat16", "shape": [16, 64]}
+    nested = dump({**state, "nested_blocksize": 256, "nested_dtype": "float32", "nested_offset": 0.5})
+    config = {"quant_method": "bitsandbytes", "load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
+    codes = {"m__weight": ("U8", [512, 1], 1), "m__weight__quant_map": ("F32", [16], 4)}
+    yield "nf4", quantized(config, **codes, m__weight__absmax=("F32", [16], 4),
+                           m__weight__quant_state__bitsandbytes__nf4=("U8", [len(dump(state))], dump(state)))
+    yield "nf4_nested", quantized(config, **codes, m__weight__absmax=("U8", [16], 1), m__weight__nested_absmax=("F32", [1], 4),
+                                  m__weight__nested_quant_map=("F32", [256], 4),
+                                  m__weight__quant_state__bitsandbytes__nf4=("U8", [len(nested)], nested))
+    yield "mxfp4", quantized({"quant_method": "mxfp4"}, l__experts__p_blocks=("U8", [2, 16, 2, 16], 1),
+                             l__experts__p_scales=("U8", [2, 16, 2], 1))
+    yield "modelopt", quantized({"quant_method": "modelopt", "quant_algo": "NVFP4"}, m__weight=("U8", [16, 32], 1),
+                                m__weight_scale=("F8_E4M3", [16, 4], 1), m__weight_scale_2=("F32", [], 4))
+    yield "unknown", quantized({"quant_method": "exl3"})
+    yield "nothing", b"{}"
+
+
 # --- model.safetensors.index.json -------------------------------------------------------------------------------------
 
 def index_seeds():
@@ -462,7 +603,7 @@ def body_seeds():
     yield "deep", b'{"prompt":' + b"[" * 80
 
 
-SEEDS = {"safetensors": safetensors_seeds, "index": index_seeds, "config": config_seeds, "adapter": adapter_seeds, "tokenizer": tokenizer_seeds, "pieces": pieces_seeds,
+SEEDS = {"safetensors": safetensors_seeds, "gguf": gguf_seeds, "quantization": quantization_seeds, "index": index_seeds, "config": config_seeds, "adapter": adapter_seeds, "tokenizer": tokenizer_seeds, "pieces": pieces_seeds,
          "cubin": cubin_seeds, "template": template_seeds, "http": http_seeds, "body": body_seeds,
          "pattern": pattern_seeds, "schema": schema_seeds}
 

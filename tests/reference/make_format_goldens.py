@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 # Writes tests/golden/formats/: a tiny Llama in each format of quantized weights, written by the format's own library
-# where PyPI has one, and a digest of each matrix as that library dequantizes it.
-#   pip install torch compressed-tensors numpy safetensors; make_format_goldens.py [--case NAME]
+# where PyPI has one, a digest of each matrix as that library dequantizes it, and logits of transformers.
+#   pip install torch compressed-tensors numpy safetensors bitsandbytes transformers; make_format_goldens.py [--case NAME]
 # A digest is FNV-1a, 64 bits, over the matrix in bf16: the value in float32, rounded once. tests/models/weights/formats
-# reads them. Versions: torch 2.15, compressed-tensors 0.20.1.
+# reads them. Versions: torch 2.15, compressed-tensors 0.20.1, bitsandbytes 0.50.2, transformers 5.24.
 import argparse
 import json
 import pathlib
@@ -14,6 +14,7 @@ from compressed_tensors.compressors import BaseCompressor
 from compressed_tensors.quantization import QuantizationArgs, QuantizationScheme
 from compressed_tensors.quantization.utils import calculate_qparams, generate_gparam
 from safetensors.torch import save_file
+from transformers import LlamaConfig, LlamaForCausalLM
 
 OUT = pathlib.Path(__file__).resolve().parent.parent / "golden" / "formats"
 DTYPE = torch.bfloat16
@@ -33,7 +34,7 @@ class Model:
         self.heads, self.head_dim, self.vocab = 2, 32, 24
         self.hidden, self.intermediate = hidden, intermediate
         self.random = torch.Generator().manual_seed(seed)
-        self.stored, self.digests = {}, {}
+        self.stored, self.digests, self.values = {}, {}, {}
         width = self.heads * self.head_dim
         layer = "model.layers.0."
         self.matrices = {layer + "self_attn.q_proj": (width, hidden), layer + "self_attn.k_proj": (width, hidden),
@@ -59,6 +60,7 @@ class Model:
         assert value.dtype == torch.float32 and tuple(value.shape) == self.matrices[module]
         rounded = value.to(torch.bfloat16).contiguous().view(torch.int16).numpy().tobytes()
         self.digests[module + ".weight"] = {"shape": list(value.shape), "digest": fnv(rounded)}
+        self.values[module + ".weight"] = value
 
     def leave(self, module):
         self.stored[module + ".weight"] = self.weight(module).to(DTYPE)
@@ -74,6 +76,21 @@ class Model:
         (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")
         (folder / "expected.json").write_text(json.dumps(self.digests, indent=1) + "\n")
         save_file(self.stored, folder / "model.safetensors", metadata={"format": "pt"})
+        self.write_logits(folder, {name: value for name, value in config.items() if name not in (key, "torch_dtype")})
+
+    def write_logits(self, folder, config):
+        """What transformers makes of the dequantized weights in float32, as make_goldens.py writes it."""
+        model = LlamaForCausalLM(LlamaConfig(**config, torch_dtype="float32", attn_implementation="eager")).eval()
+        plain = {name: tensor.float() for name, tensor in self.stored.items()
+                 if name.endswith(".weight") and name not in self.values}
+        model.load_state_dict({**plain, **self.values})
+        tokens = torch.randint(3, self.vocab, (24,), generator=torch.Generator().manual_seed(40))
+        with torch.no_grad():
+            logits = model(tokens[None]).logits[0]
+        prompt, continuation = tokens[:21].tolist(), tokens[21:].tolist()
+        numpy.save(folder / "logits.npy", logits[20:].numpy().astype("<f4"))
+        case = {"prompt": prompt, "continuation": continuation, "logits": "logits.npy"}
+        (folder / "cases.json").write_text(json.dumps({"cases": [case]}) + "\n")
 
 
 # ---- compressed-tensors -----------------------------------------------------------------------------------------
@@ -228,11 +245,18 @@ def pack(codes, places, bits=4):
     return torch.from_numpy(word.view(numpy.int32).copy())
 
 
-def columns(case, bits, version, ordered, size, seed):
-    """gptq, version 1 or 2, or awq."""
+def columns(case, bits, version, ordered, size, seed, rules=(), config=None):
+    """gptq, version 1 or 2, or awq. `rules`: endings of modules with bits and group size of their own, or None for those
+    that stay; `config`: in place of the usual one."""
     model = Model(96, 64, seed)
     random = numpy.random.default_rng(seed)
+    usual = (bits, size)
     for module, (rows, cols) in model.matrices.items():
+        own = next((value for ending, value in rules if module.endswith(ending)), usual)
+        if own is None:
+            model.leave(module)
+            continue
+        bits, size = own
         count = -(-cols // size)
         codes = random.integers(0, 1 << bits, (cols, rows))
         zeros = random.integers(1, 1 << bits, (count, rows))
@@ -250,16 +274,71 @@ def columns(case, bits, version, ordered, size, seed):
         else:
             down = codes.reshape(cols // in_word, in_word, rows).transpose(0, 2, 1).reshape(-1, in_word)
             stored |= {"qweight": pack(down, straight, bits).reshape(cols // in_word, rows),
-                       "qzeros": pack(zeros - (version == 1), straight, bits),
-                       "g_idx": torch.from_numpy(of_group.astype(numpy.int32))}
+                       "qzeros": pack(zeros - (version == 1), straight, bits)}
+            if config is None or config["quant_method"] == "gptq":
+                stored["g_idx"] = torch.from_numpy(of_group.astype(numpy.int32))
         model.add(module, stored, torch.from_numpy(value.T.astype(numpy.float32)))
-    if version == "awq":
+    bits, size = usual
+    if config is not None:
+        model.write(case, config)
+    elif version == "awq":
         model.write(case, {"quant_method": "awq", "bits": 4, "group_size": size, "zero_point": True, "version": "gemm",
                            "modules_to_not_convert": None})
     else:
         model.write(case, {"quant_method": "gptq", "bits": bits, "group_size": size if count > 1 else -1,
                            "desc_act": ordered, "sym": False,
                            **({"checkpoint_format": "gptq_v2"} if version == 2 else {})})
+
+
+def auto_round(packing, **more):
+    return {"quant_method": "auto-round", "packing_format": packing, "bits": 4, "group_size": 32, "sym": False,
+            "data_type": "int", "autoround_version": "0.9.0", "block_name_to_quantize": "model.layers", **more}
+
+
+# ---- bitsandbytes, gpt-oss's experts ---------------------------------------------------------------------------------
+
+def bitsandbytes(case, kind, block, nested, storage, seed):
+    from bitsandbytes.backends.default.ops import _dequantize_4bit_compute
+    from bitsandbytes.functional import dequantize_blockwise, quantize_4bit
+    model = Model(160, 136, seed)
+    for module in model.matrices:
+        weight = model.weight(module)
+        codes, state = quantize_4bit(weight, blocksize=block, compress_statistics=nested, quant_type=kind,
+                                     quant_storage=storage)
+        parts = {"weight." + name: tensor for name, tensor in state.as_dict(packed=True).items()}
+        absmax = dequantize_blockwise(state.absmax, state.state2) + state.offset if nested else state.absmax
+        # The library's form of any device: blocks go on from row to row, as they do in its CUDA kernels. Its own form of
+        # CPUs lets each row begin with a block where rows are no whole blocks, as they are here.
+        value = _dequantize_4bit_compute(codes.view(torch.uint8).reshape(-1), absmax, state.code, block, weight.shape,
+                                         torch.float32)
+        model.add(module, {"weight": codes, **parts}, value)
+    model.write(case, {"quant_method": "bitsandbytes", "_load_in_4bit": True, "_load_in_8bit": False,
+                       "load_in_4bit": True, "load_in_8bit": False, "bnb_4bit_quant_type": kind,
+                       "bnb_4bit_quant_storage": str(storage).removeprefix("torch."),
+                       "bnb_4bit_use_double_quant": nested, "bnb_4bit_compute_dtype": "bfloat16",
+                       "llm_int8_skip_modules": None})
+
+
+def mxfp4_experts(case):
+    """The tensors of one layer's experts, without the model around them: its family is not read."""
+    from transformers.integrations.mxfp4 import convert_moe_packed_tensors
+    random = torch.Generator().manual_seed(30)
+    stored, digests = {}, {}
+    for name, rows, cols in (("gate_up_proj", 48, 64), ("down_proj", 64, 32)):
+        blocks = torch.randint(0, 256, (3, rows, cols // 32, 16), generator=random, dtype=torch.uint8)
+        scales = torch.randint(100, 130, (3, rows, cols // 32), generator=random, dtype=torch.uint8)
+        prefix = "model.layers.0.mlp.experts."
+        stored |= {prefix + name + "_blocks": blocks, prefix + name + "_scales": scales}
+        value = convert_moe_packed_tensors(blocks, scales, dtype=torch.float32).transpose(1, 2)
+        for expert in range(3):
+            rounded = value[expert].to(torch.bfloat16).contiguous().view(torch.int16).numpy().tobytes()
+            digests[f"{prefix}{expert}.{name}.weight"] = {"shape": [rows, cols], "digest": fnv(rounded)}
+    folder = OUT / case
+    folder.mkdir(parents=True, exist_ok=True)
+    quantization = {"quant_method": "mxfp4", "modules_to_not_convert": ["model.layers.*.self_attn", "lm_head"]}
+    (folder / "quantization.json").write_text(json.dumps({"quantization_config": quantization}, indent=1) + "\n")
+    (folder / "expected.json").write_text(json.dumps(digests, indent=1) + "\n")
+    save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def args(bits, kind, symmetric, strategy, **more):
@@ -296,6 +375,22 @@ CASES = {
     "gptq_v2": lambda case: columns(case, 4, 2, False, 32, 19),
     "gptq_int8": lambda case: columns(case, 8, 1, False, 128, 20),
     "awq": lambda case: columns(case, 4, "awq", False, 32, 21),
+    "gptq_int2": lambda case: columns(case, 2, 1, False, 32, 22),
+    "gptq_dynamic": lambda case: columns(
+        case, 4, 1, True, 32, 23, [("down_proj", (8, 16)), ("k_proj", None)],
+        {"quant_method": "gptq", "bits": 4, "group_size": 32, "desc_act": True, "sym": False,
+         "dynamic": {r"+:.*\.down_proj$": {"bits": 8, "group_size": 16}, r"-:.*k_proj$": {}}}),
+    "auto_round": lambda case: columns(
+        case, 4, 1, False, 32, 24, [("down_proj", (8, 32)), ("o_proj", (4, 16)), ("up_proj", None)],
+        auto_round("auto_round:auto_gptq", extra_config={
+            "model.layers.0.mlp.down_proj": {"bits": 8}, r".*self_attn\.o_proj": {"bits": 4, "group_size": 16},
+            "model.layers.0.mlp.up_proj": {"bits": 16, "data_type": "float"}})),
+    "auto_round_v2": lambda case: columns(case, 4, 2, False, 32, 25, config=auto_round("auto_round:gptqmodel")),
+    "auto_round_awq": lambda case: columns(case, 4, "awq", False, 32, 26, config=auto_round("auto_round:auto_awq")),
+    "bnb_nf4": lambda case: bitsandbytes(case, "nf4", 64, False, torch.uint8, 27),
+    "bnb_nf4_nested": lambda case: bitsandbytes(case, "nf4", 64, True, torch.uint8, 28),
+    "bnb_fp4": lambda case: bitsandbytes(case, "fp4", 128, False, torch.bfloat16, 29),
+    "mxfp4_experts": mxfp4_experts,
 }
 
 

@@ -8,25 +8,23 @@
 #include "base/json_file.h"
 #include "models/config/config_fields.h"
 #include "models/weights/formats/column_packed_matrix.h"
+#include "models/weights/formats/packing_rules.h"
 #include "models/weights/formats/stored_tensor.h"
-#include "models/weights/formats/weight_format.h"
 
 namespace nodewright {
 namespace {
 
 class AwqFormat : public WeightFormat {
  public:
-  // `group` -1: all inputs.
-  explicit AwqFormat(int64_t group)
-      : WeightFormat(group < 0 ? "int4, a scale for each row (awq)" : fmt::format("int4, groups of {} (awq)", group)),
-        group_(group) {}
+  explicit AwqFormat(PackingRules rules) : WeightFormat(rules.words() + " (awq)"), rules_(std::move(rules)) {}
 
   std::unique_ptr<EncodedMatrix> matrix(const std::string& name, const std::vector<int64_t>& shape,
                                         const Checkpoint& checkpoint) const override {
     if (shape.size() != 2 || !stores(name, checkpoint)) return nullptr;
     const std::string module = module_of(name) + ".";
-    ColumnPackedParts parts{.bits = 4, .rows = shape[0], .cols = shape[1]};
-    parts.group = group_ < 0 ? shape[1] : group_;
+    const Packing packing = rules_.of(module_of(name));
+    ColumnPackedParts parts{.bits = packing.bits, .rows = shape[0], .cols = shape[1]};
+    parts.group = packing.group < 0 ? shape[1] : packing.group;
     parts.place = {0, 4, 1, 5, 2, 6, 3, 7};  // nibble i of a word is output [0, 2, 4, 6, 1, 3, 5, 7][i] of eight
     const int64_t in_word = parts.codes_of_word();
     if (shape[0] % in_word != 0)
@@ -47,22 +45,22 @@ class AwqFormat : public WeightFormat {
   }
 
  private:
-  int64_t group_;
+  PackingRules rules_;
 };
 
 }  // namespace
 
+std::unique_ptr<WeightFormat> awq_format(PackingRules rules) { return std::make_unique<AwqFormat>(std::move(rules)); }
+
 std::unique_ptr<WeightFormat> read_awq_format(const ConfigFields& fields) {
-  const int64_t bits = fields.integer("bits", 4, 1, 16), group = fields.integer("group_size", 128, -1, 1 << 20);
-  if (bits != 4) fields.refuse(fmt::format("{}bits is {}, expected 4", fields.prefix(), bits));
-  if (group == 0) fields.refuse(fields.prefix() + "group_size is 0, expected -1 or at least 1");
+  PackingRules rules(fields, {4});
   std::string version = fields.text("version", "gemm");
   std::ranges::transform(version, version.begin(), [](unsigned char c) { return std::tolower(c); });
   if (version != "gemm")
     fields.refuse(fmt::format("{}version is {}, expected gemm", fields.prefix(), in_quotes(version)));
   if (!fields.boolean("zero_point", true))
     fields.refuse(fields.prefix() + "zero_point is false, which is not supported");
-  return std::make_unique<AwqFormat>(group);
+  return awq_format(std::move(rules));
 }
 
 }  // namespace nodewright

@@ -90,7 +90,7 @@ class ColumnPackedMatrix : public EncodedMatrix {
     for (int64_t k = begin; k < end; ++k) read_across(*p_.codes, static_cast<uint64_t>(k), first, rows, words);
     const size_t across = words.size() / inputs;
     std::vector<uint8_t> codes(in_word * kTile);
-    std::array<uint8_t, 8> of_word;
+    std::array<uint8_t, 16> of_word;
     for (size_t column = 0; column < across; ++column) {
       for (size_t k = 0; k < inputs; ++k) {
         unpack_word(words[k * across + column], static_cast<unsigned>(p_.bits), of_word.data());

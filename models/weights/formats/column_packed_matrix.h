@@ -13,11 +13,11 @@ namespace nodewright {
 // w[n, k] = (code - zero) * scale, zero and scale those of the group of k and of n.
 struct ColumnPackedParts {
   int64_t bits = 4;
-  int64_t rows = 0, cols = 0;         // of the matrix: outputs and inputs
-  int64_t group = 128;                // inputs
-  bool packs_inputs = false;          // a word holds inputs below each other, else outputs beside each other
-  std::array<uint8_t, 8> place = {};  // of output 8c + i in its word, in codes; zeros have the same
-  int64_t zero_offset = 0;            // added to a stored zero
+  int64_t rows = 0, cols = 0;          // of the matrix: outputs and inputs
+  int64_t group = 128;                 // inputs
+  bool packs_inputs = false;           // a word holds inputs below each other, else outputs beside each other
+  std::array<uint8_t, 16> place = {};  // of output c * codes_of_word() + i in its word, in codes; zeros have the same
+  int64_t zero_offset = 0;             // added to a stored zero
   const TensorInfo* codes = nullptr;  // I32 [inputs / codes of a word, outputs], or [inputs, outputs / codes of a word]
   const TensorInfo* scales = nullptr;  // [groups, outputs]
   const TensorInfo* zeros = nullptr;   // I32 [groups, outputs / codes of a word]

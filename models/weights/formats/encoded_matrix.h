@@ -29,6 +29,12 @@ class EncodedMatrix {
   const std::string& format() const { return format_; }
   // The tensors that it reads, the codes first. They live as long as the checkpoint.
   std::span<const TensorInfo* const> stored() const { return stored_; }
+  // The bytes of them that it reads.
+  virtual uint64_t bytes() const {
+    uint64_t sum = 0;
+    for (const TensorInfo* one : stored_) sum += one->bytes;
+    return sum;
+  }
 
  protected:
   EncodedMatrix(std::string format, std::vector<const TensorInfo*> stored)

@@ -2,33 +2,30 @@
 // which group stands in g_idx (GPTQModel, nn_modules/qlinear and utils/model.py).
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/json_file.h"
 #include "models/config/config_fields.h"
 #include "models/weights/formats/column_packed_matrix.h"
+#include "models/weights/formats/packing_rules.h"
 #include "models/weights/formats/stored_tensor.h"
-#include "models/weights/formats/weight_format.h"
 
 namespace nodewright {
 namespace {
 
 class GptqFormat : public WeightFormat {
  public:
-  // `group` -1: all inputs.
-  GptqFormat(int64_t bits, int64_t group, bool stores_zero_less_one)
-      : WeightFormat(fmt::format("int{}, {} (gptq)", bits,
-                                 group < 0 ? "a scale for each row" : fmt::format("groups of {}", group))),
-        bits_(bits),
-        group_(group),
-        zero_offset_(stores_zero_less_one ? 1 : 0) {}
+  GptqFormat(PackingRules rules, bool stores_zero_less_one)
+      : WeightFormat(rules.words() + " (gptq)"), rules_(std::move(rules)), zero_offset_(stores_zero_less_one ? 1 : 0) {}
 
   std::unique_ptr<EncodedMatrix> matrix(const std::string& name, const std::vector<int64_t>& shape,
                                         const Checkpoint& checkpoint) const override {
     if (shape.size() != 2 || !stores(name, checkpoint)) return nullptr;
     const std::string module = module_of(name) + ".";
-    ColumnPackedParts parts{.bits = bits_, .rows = shape[0], .cols = shape[1], .packs_inputs = true};
-    parts.group = group_ < 0 ? shape[1] : group_;
+    const Packing packing = rules_.of(module_of(name));
+    ColumnPackedParts parts{.bits = packing.bits, .rows = shape[0], .cols = shape[1], .packs_inputs = true};
+    parts.group = packing.group < 0 ? shape[1] : packing.group;
     parts.zero_offset = zero_offset_;
     std::iota(parts.place.begin(), parts.place.end(), 0);
     const int64_t in_word = parts.codes_of_word();
@@ -43,7 +40,7 @@ class GptqFormat : public WeightFormat {
     parts.scales = require("scales", {parts.group_count(), shape[0]}, {Dtype::kF16, Dtype::kBF16, Dtype::kF32});
     parts.zeros = require("qzeros", {parts.group_count(), shape[0] / in_word}, {Dtype::kI32});
     if (checkpoint.find(module + "g_idx")) parts.groups = require("g_idx", {shape[1]}, {Dtype::kI32});
-    return column_packed_matrix(fmt::format("int{} (gptq)", bits_), parts);
+    return column_packed_matrix(fmt::format("int{} (gptq)", packing.bits), parts);
   }
 
   bool stores(const std::string& name, const Checkpoint& checkpoint) const override {
@@ -51,23 +48,38 @@ class GptqFormat : public WeightFormat {
   }
 
  private:
-  int64_t bits_, group_, zero_offset_;
+  PackingRules rules_;
+  int64_t zero_offset_;
 };
+
+// "+:PATTERN" or PATTERN changes bits or group_size of the modules that begin with what it matches. "-:PATTERN" leaves
+// modules as they were, and their tensors say the same (GPTQModel, quantization/config.py, dynamic_get).
+void read_dynamic(const ConfigFields& fields, PackingRules& rules) {
+  const nlohmann::json* dynamic = fields.object("dynamic");
+  if (dynamic == nullptr) return;
+  for (const auto& [key, value] : dynamic->items()) {
+    if (key.starts_with("-:")) continue;
+    const std::string name = fmt::format("{}dynamic.{}", fields.prefix(), key);
+    if (!value.is_object()) fields.refuse(fmt::format("{} is {}, expected an object", name, in_quotes(value.dump())));
+    const ConfigFields changes = fields.inside(value, name + ".");
+    rules.add_pattern(key.starts_with("+:") ? key.substr(2) : key, true, changes);
+  }
+}
 
 }  // namespace
 
+std::unique_ptr<WeightFormat> gptq_format(PackingRules rules, bool stores_zero_less_one) {
+  return std::make_unique<GptqFormat>(std::move(rules), stores_zero_less_one);
+}
+
 std::unique_ptr<WeightFormat> read_gptq_format(const ConfigFields& fields) {
-  const int64_t bits = fields.integer("bits", 4, 1, 16);
-  if (bits != 4 && bits != 8) fields.refuse(fmt::format("{}bits is {}, expected 4 or 8", fields.prefix(), bits));
-  const int64_t group = fields.integer("group_size", 128, -1, 1 << 20);
-  if (group == 0) fields.refuse(fields.prefix() + "group_size is 0, expected -1 or at least 1");
+  PackingRules rules(fields, {2, 4, 8});
   const std::string layout = fields.text("checkpoint_format", "gptq");
   if (layout != "gptq" && layout != "gptq_v2")
     fields.refuse(fmt::format("{}checkpoint_format is {}", fields.prefix(), in_quotes(layout)),
                   "supported: gptq, gptq_v2");
-  if (fields.object("dynamic"))
-    fields.refuse(fields.prefix() + "dynamic: settings of single modules are not supported");
-  return std::make_unique<GptqFormat>(bits, group, layout == "gptq");
+  read_dynamic(fields, rules);
+  return gptq_format(std::move(rules), layout == "gptq");
 }
 
 }  // namespace nodewright

@@ -20,11 +20,18 @@ constexpr const char* kModelOptFile = "hf_quant_config.json";
 struct Method {
   std::string_view name;
   std::unique_ptr<WeightFormat> (*read)(const ConfigFields& fields);
+  bool other_name = false;  // of the one above
 };
-constexpr Method kMethods[] = {
-    {"fp8", read_fp8_format},           {"compressed-tensors", read_compressed_tensors_format},
-    {"gptq", read_gptq_format},         {"awq", read_awq_format},
-    {"modelopt", read_modelopt_format}, {"modelopt_fp4", read_modelopt_format}};
+constexpr Method kMethods[] = {{"fp8", read_fp8_format},
+                               {"compressed-tensors", read_compressed_tensors_format},
+                               {"gptq", read_gptq_format},
+                               {"awq", read_awq_format},
+                               {"auto-round", read_auto_round_format},
+                               {"intel/auto-round", read_auto_round_format, true},
+                               {"bitsandbytes", read_bitsandbytes_format},
+                               {"mxfp4", read_mxfp4_format},
+                               {"modelopt", read_modelopt_format},
+                               {"modelopt_fp4", read_modelopt_format, true}};
 
 std::unique_ptr<WeightFormat> read_format(const ConfigFields& fields) {
   std::string method = fields.text("quant_method", "");
@@ -34,7 +41,7 @@ std::unique_ptr<WeightFormat> read_format(const ConfigFields& fields) {
   std::string supported;
   for (const Method& one : kMethods) {
     if (one.name == method) return one.read(fields);
-    if (one.name != "modelopt_fp4") supported += (supported.empty() ? "" : ", ") + std::string(one.name);
+    if (!one.other_name) supported += (supported.empty() ? "" : ", ") + std::string(one.name);
   }
   if (method.empty()) fields.refuse(fields.prefix() + "quant_method is missing", "supported: " + supported);
   fields.refuse(fmt::format("{}quant_method {} is not supported", fields.prefix(), in_quotes(method)),

@@ -25,7 +25,7 @@ class WeightFormat {
 
   // The matrix [outputs, inputs] that the network calls `name`: "model.layers.0.mlp.up_proj.weight". Null: it is stored
   // under this name, element by element. Throws Error, naming the tensor, where a stored tensor is missing or has
-  // another dtype or shape than the format asks for. No tensor is read.
+  // another dtype or shape than the format asks for. No weights are read.
   virtual std::unique_ptr<EncodedMatrix> matrix(const std::string& name, const std::vector<int64_t>& shape,
                                                 const Checkpoint& checkpoint) const = 0;
 
@@ -53,9 +53,12 @@ std::unique_ptr<WeightFormat> weight_format_of(const std::filesystem::path& fold
 // One for each quant_method, from that object.
 std::unique_ptr<WeightFormat> read_fp8_format(const ConfigFields& fields);  // fp8_format.cpp
 std::unique_ptr<WeightFormat> read_compressed_tensors_format(
-    const ConfigFields& fields);                                                 // compressed_tensors_format.cpp
-std::unique_ptr<WeightFormat> read_gptq_format(const ConfigFields& fields);      // gptq_format.cpp
-std::unique_ptr<WeightFormat> read_awq_format(const ConfigFields& fields);       // awq_format.cpp
-std::unique_ptr<WeightFormat> read_modelopt_format(const ConfigFields& fields);  // modelopt_format.cpp
+    const ConfigFields& fields);                                                     // compressed_tensors_format.cpp
+std::unique_ptr<WeightFormat> read_gptq_format(const ConfigFields& fields);          // gptq_format.cpp
+std::unique_ptr<WeightFormat> read_awq_format(const ConfigFields& fields);           // awq_format.cpp
+std::unique_ptr<WeightFormat> read_modelopt_format(const ConfigFields& fields);      // modelopt_format.cpp
+std::unique_ptr<WeightFormat> read_auto_round_format(const ConfigFields& fields);    // auto_round_format.cpp
+std::unique_ptr<WeightFormat> read_bitsandbytes_format(const ConfigFields& fields);  // bitsandbytes_format.cpp
+std::unique_ptr<WeightFormat> read_mxfp4_format(const ConfigFields& fields);         // mxfp4_format.cpp
 
 }  // namespace nodewright

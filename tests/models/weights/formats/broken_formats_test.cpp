@@ -151,7 +151,11 @@ TEST(BrokenFormats, OfGptqAreRefused) {
       {"gptq", config({{"group_size", 0}}), {"group_size is 0"}},
       {"gptq", config({{"group_size", int64_t{1} << 62}}), {"group_size"}},
       {"gptq", config({{"checkpoint_format", "marlin"}}), {"checkpoint_format", "marlin"}},
-      {"gptq", config({{"dynamic", {{"+:.*", {{"bits", 8}}}}}}), {"dynamic"}},
+      {"gptq", config({{"dynamic", {{"+:.*", {{"bits", 8}}}}}}), {"qweight", "expected shape [16, 96]"}},
+      {"gptq", config({{"dynamic", {{"+:(", {{"bits", 8}}}}}}), {"dynamic.+:(", "regular expression"}},
+      {"gptq", config({{"dynamic", {{"+:.*", 8}}}}), {"dynamic.+:.*", "expected an object"}},
+      {"gptq", config({{"dynamic", {{".*", {{"bits", 16}}}}}}), {"gives module", "16 bits"}},
+      {"gptq_dynamic", config({{"dynamic", {{".*mlp", {{"bits", 4}}}}}}), {"mlp.down_proj", "different things"}},
   });
 }
 
@@ -171,8 +175,99 @@ TEST(BrokenFormats, OfAwqAreRefused) {
   });
 }
 
+TEST(BrokenFormats, OfAutoRoundAreRefused) {
+  const auto extra = [](const char* module, nlohmann::json changes) {
+    return config({{"extra_config", {{module, std::move(changes)}}}});
+  };
+  expect_faults({
+      {"auto_round_v2", removed(".scales"), {first_matrix(".scales"), "missing", "[3, 64]"}},
+      {"auto_round_v2", removed(".qzeros"), {first_matrix(".qzeros"), "missing", "[3, 8]"}},
+      {"auto_round_v2", removed(".qweight"), {first_matrix(".weight"), "missing"}},
+      {"auto_round_v2", reshaped(".qweight", {64, 12}), {"qweight", "expected shape [12, 64]"}},
+      {"auto_round_v2", config({{"packing_format", "auto_round:auto_awq"}}), {"qweight", "expected shape [64, 12]"}},
+      {"auto_round_v2", config({{"packing_format", "auto_round:llm_compressor"}}), {"packing_format", "llm_comp"}},
+      {"auto_round_v2", config({{"data_type", "mx_fp"}}), {"data_type", "mx_fp"}},
+      {"auto_round_v2", config({{"act_bits", 8}}), {"act_bits"}},
+      {"auto_round_v2", config({{"bits", 3}}), {"bits is 3"}},
+      {"auto_round_v2", config({{"bits", 16}}), {"bits is 16"}},
+      {"auto_round_v2", extra("model.layers.0.mlp.gate_proj", {{"bits", 8}}), {"qweight", "expected shape [24, 64]"}},
+      {"auto_round_v2", extra(".*gate_proj", {{"bits", 5}}), {"extra_config..*gate_proj.bits is 5"}},
+      {"auto_round_v2", extra("model.layers.0.mlp.gate_proj", {{"bits", 16}}), {"gives module", "gate_proj", "16"}},
+      {"auto_round_awq", config({{"bits", 8}}), {"bits is 8"}},
+  });
+}
+
+TEST(BrokenFormats, OfBitsAndBytesAreRefused) {
+  const std::string state = ".weight.quant_state.bitsandbytes__nf4";
+  const auto says = [&](std::string from, std::string to) {
+    return [=](EditedFormat& edited) {
+      edited.tensor(first_matrix(state.c_str()), [&](TestTensor& t) {
+        const size_t at = t.data.find(from);
+        ASSERT_NE(at, std::string::npos);
+        t.data.replace(at, from.size(), to);
+        t.shape = {static_cast<int64_t>(t.data.size())};
+      });
+    };
+  };
+  expect_faults({
+      {"bnb_nf4", removed(".weight"), {first_matrix(".weight"), "missing", "[10880, 1]"}},
+      {"bnb_nf4", removed(".weight.absmax"), {first_matrix(".weight.absmax"), "missing", "[340]"}},
+      {"bnb_nf4", removed(".weight.quant_map"), {first_matrix(".weight.quant_map"), "missing", "[16]"}},
+      {"bnb_nf4", removed(state), {first_matrix(".weight"), "found [10880, 1]"}},
+      {"bnb_nf4", reshaped(".weight", {136, 80}), {first_matrix(".weight"), "expected shape [10880, 1]"}},
+      {"bnb_nf4", reshaped(".weight.absmax", {340}, "U8"), {"absmax", "expected dtype F32"}},
+      {"bnb_nf4", reshaped(state, {2, 40}), {state, "[2, 40]"}},
+      {"bnb_nf4", reshaped(state, {5000}), {state, "4096 bytes"}},
+      {"bnb_nf4", says("{", "["), {state, "no JSON object"}},
+      {"bnb_nf4", says("[136", "[137"), {state, "[137, 160]", "[136, 160]"}},
+      {"bnb_nf4", says("64", "0"), {state, "blocksize is 0"}},
+      {"bnb_nf4", says("64", "32"), {"absmax", "expected shape [680]"}},
+      {"bnb_nf4_nested", removed(".weight.nested_absmax"), {"nested_absmax", "missing", "[2]"}},
+      {"bnb_nf4_nested", removed(".weight.nested_quant_map"), {"nested_quant_map", "missing", "[256]"}},
+      {"bnb_nf4_nested", says("256", "128"), {"nested_absmax", "expected shape [3]"}},
+      {"bnb_nf4_nested", says("\"nested_offset\": 0", "\"nested_offset\": 9e35, \"x\": 0"), {"nested_offset"}},
+      {"bnb_nf4", config({{"load_in_8bit", true}}), {"load_in_8bit"}},
+      {"bnb_nf4", config({{"bnb_4bit_quant_type", "int4"}}), {"bnb_4bit_quant_type", "int4"}},
+      {"bnb_nf4", cut_short, {"model.safetensors", "download the file again"}},
+  });
+}
+
+TEST(BrokenFormats, OfMxfp4ExpertsAreRefused) {
+  const auto edit = [](std::string tensor, std::vector<int64_t> shape, std::string dtype = {}) {
+    return [=](EditedFormat& edited) { edited.reshape(tensor, shape, dtype); };
+  };
+  const auto remove = [](std::string tensor) { return [=](EditedFormat& edited) { edited.remove(tensor); }; };
+  const std::string blocks = "experts.down_proj_blocks", scales = "experts.down_proj_scales";
+  expect_faults({
+      {"mxfp4_experts", remove(blocks), {"experts.0.down_proj.weight", "missing"}},
+      {"mxfp4_experts", remove(scales), {scales, "missing", "[3, 64, 1]"}},
+      {"mxfp4_experts", edit(blocks, {2, 64, 1, 16}), {scales, "expected shape [2, 64, 1], found [3, 64, 1]"}},
+      {"mxfp4_experts", edit(blocks, {3, 64, 16}), {blocks, "expected shape [3, 64, 1, 16]"}},
+      {"mxfp4_experts", edit(blocks, {3, 32, 2, 16}), {blocks, "expected shape [3, 64, 1, 16]"}},
+      {"mxfp4_experts", edit(blocks, {0, 64, 1, 16}), {blocks, "no expert 0"}},
+      {"mxfp4_experts", edit(blocks, {}, "U8"), {blocks, "no expert 0"}},
+      {"mxfp4_experts", edit(blocks, {3, 64, 1, 16}, "I8"), {blocks, "expected dtype U8"}},
+      {"mxfp4_experts", edit(scales, {3, 64}), {scales, "expected shape [3, 64, 1]"}},
+      {"mxfp4_experts", edit(scales, {3, 64, 1}, "BF16"), {scales, "expected dtype U8"}},
+      {"mxfp4_experts", cut_short, {"model.safetensors", "download the file again"}},
+  });
+  const EditedFormat edited("mxfp4_experts");
+  const Checkpoint checkpoint = Checkpoint::open(edited.path());
+  for (const char* expert : {"3", "-1", "x", "99999999999999999999"})
+    expect_error(
+        [&] {
+          checkpoint.require("model.layers.0.mlp.experts." + std::string(expert) + ".down_proj.weight", {64, 32});
+        },
+        {expert});
+  expect_error(
+      [&] {
+        checkpoint.require("model.layers.0.mlp.experts.0.down_proj.weight", {64, 33});
+      },
+      {"[64, 33]", "multiple of 32"});
+}
+
 TEST(BrokenFormats, ThatAreNotSupportedAreRefusedByName) {
-  for (const char* method : {"aqlm", "exl3", "bitsandbytes", "hqq", "quip", "vptq", "torchao", "mxfp4"}) {
+  for (const char* method : {"aqlm", "exl3", "hqq", "quip", "vptq", "torchao", "quark"}) {
     EditedFormat edited("gptq");
     edited.config({{"quant_method", method}});
     expect_error([&] { test::decode_all(edited.path()); },

@@ -34,6 +34,13 @@ inline std::vector<std::string> all_formats() {
   return names;
 }
 
+// And the experts of a layer, which stand alone: no family that is read has such ones.
+inline std::vector<std::string> formats_and_experts() {
+  std::vector<std::string> names = all_formats();
+  names.push_back("mxfp4_experts");
+  return names;
+}
+
 inline nlohmann::json json_of(const std::filesystem::path& file) { return nlohmann::json::parse(read_text(file)); }
 
 // The matrices that the library dequantized, with shape and digest.
@@ -98,6 +105,8 @@ class EditedFormat {
   explicit EditedFormat(const std::string& golden) {
     for (const auto& entry : std::filesystem::directory_iterator(format_folder(golden)))
       std::filesystem::copy(entry.path(), scratch_.path());
+    if (std::filesystem::exists(scratch_.path() / "quantization.json"))
+      std::filesystem::rename(scratch_.path() / "quantization.json", scratch_.path() / "config.json");
   }
 
   const std::filesystem::path& path() const { return scratch_.path(); }

@@ -5,11 +5,12 @@ namespace nodewright {
 namespace {
 
 TEST(GoldenFormats, AreDecodedToTheBitsOfTheirLibraries) {
-  ASSERT_GE(test::all_formats().size(), 20u);
-  for (const std::string& name : test::all_formats()) {
-    const nlohmann::json expected = test::expected_matrices(test::format_folder(name));
+  ASSERT_GE(test::all_formats().size(), 28u);
+  for (const std::string& name : test::formats_and_experts()) {
+    const test::EditedFormat copy(name);
+    const nlohmann::json expected = test::expected_matrices(copy.path());
     for (const int64_t step : {1000, 7}) {  // whole, and in slices that begin inside a word or a block
-      const auto matrices = test::decode_all(test::format_folder(name), step);
+      const auto matrices = test::decode_all(copy.path(), step);
       for (const auto& [matrix, about] : expected.items())
         EXPECT_EQ(test::digest_of(matrices.at(matrix)), about.at("digest")) << name << " " << matrix << " by " << step;
     }
