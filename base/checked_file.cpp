@@ -27,7 +27,7 @@ constexpr Stranger kStrangers[] = {
      "it is a Git LFS pointer, which stands for a file that was not fetched",
      "run git lfs pull in that folder, or download the file"},
     {"GGUF", "it is a GGUF file, whose name does not end in .gguf",
-     "--model with that file, under a name that ends so"},
+     "rename it to end in .gguf, and pass it as --model"},
     {"<!DOCTYPE", "it is a web page, not a file of a checkpoint", "download the file itself"},
 };
 

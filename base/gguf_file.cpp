@@ -7,8 +7,10 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <regex>
 #include <set>
 #include <span>
+#include <system_error>
 
 #include "base/file_to_read.h"
 #include "base/json_file.h"
@@ -21,10 +23,11 @@ constexpr uint64_t kLargestGgufHeader = uint64_t{1} << 27;  // bytes; a vocabula
 constexpr uint64_t kLongestText = uint64_t{1} << 26;        // bytes of one
 constexpr uint32_t kMostDimensions = 4;                     // GGML_MAX_DIMS
 constexpr uint64_t kMostParts = 1000;                       // of one model
+constexpr uint64_t kMostElements = uint64_t{1} << 22;       // of an array; a vocabulary has 2^18, and twice the merges
 constexpr uint64_t kDefaultAlignment = 32;                  // bytes, of tensors
 
 // ggml.h (enum ggml_type) and ggml-common.h (the blocks), as gguf 0.19 lists them.
-constexpr std::array<GgufType, 19> kTypes = {{{0, "F32", 1, 4},
+constexpr std::array<GgufType, 16> kTypes = {{{0, "F32", 1, 4},
                                               {1, "F16", 1, 2},
                                               {2, "Q4_0", 32, 18},
                                               {3, "Q4_1", 32, 20},
@@ -38,15 +41,13 @@ constexpr std::array<GgufType, 19> kTypes = {{{0, "F32", 1, 4},
                                               {14, "Q6_K", 256, 210},
                                               {20, "IQ4_NL", 32, 18},
                                               {23, "IQ4_XS", 256, 136},
-                                              {24, "I8", 1, 1},
-                                              {25, "I16", 1, 2},
-                                              {26, "I32", 1, 4},
                                               {30, "BF16", 1, 2},
                                               {39, "MXFP4", 32, 17}}};
 // That are known by name and are not read.
 constexpr std::pair<uint32_t, std::string_view> kOtherTypes[] = {
-    {9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"},
-    {22, "IQ2_S"}, {29, "IQ1_M"}, {34, "TQ1_0"},   {35, "TQ2_0"},  {40, "NVFP4"},   {41, "Q1_0"}};
+    {9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},
+    {21, "IQ3_S"}, {22, "IQ2_S"}, {24, "I8"},      {25, "I16"},    {26, "I32"},     {29, "IQ1_M"},
+    {34, "TQ1_0"}, {35, "TQ2_0"}, {40, "NVFP4"},   {41, "Q1_0"}};
 
 [[noreturn]] void refuse_gguf_header(const CheckedFile& file, std::string detail, std::string advice = {}) {
   throw Error({.doing = "read the GGUF header of",
@@ -71,7 +72,7 @@ class GgufReader {
     const auto version = number<uint32_t>("the version");
     if (version != 2 && version != 3)
       refuse_gguf_header(file_, fmt::format("its version is {}, expected 2 or 3", version),
-                         "a file that a newer llama.cpp has converted");
+                         "convert the model again with a newer llama.cpp");
     const auto tensor_count = number<uint64_t>("the number of tensors"), keys = number<uint64_t>("the number of keys");
     for (uint64_t i = 0; i < keys; ++i) {
       std::string key = text("a key");
@@ -166,6 +167,8 @@ class GgufReader {
     if (count > bytes_ - at_)  // each takes a byte at least
       refuse_gguf_header(file_,
                          fmt::format("{} claims {} elements, the file has {} more bytes", what_, count, bytes_ - at_));
+    if (count > kMostElements)
+      refuse_gguf_header(file_, fmt::format("{} has {} elements, at most {} are read", what_, count, kMostElements));
     if (type == kArray) refuse_gguf_header(file_, what_ + " is an array of arrays, which is not supported");
     if (type == kText) {
       std::vector<std::string> texts;
@@ -173,6 +176,7 @@ class GgufReader {
       return texts;
     }
     std::vector<double> numbers;
+    numbers.reserve(count);
     for (uint64_t i = 0; i < count; ++i) {
       const GgufValue one = value(type);
       if (const auto* whole = std::get_if<int64_t>(&one)) numbers.push_back(static_cast<double>(*whole));
@@ -274,6 +278,19 @@ std::vector<std::filesystem::path> other_parts(const std::filesystem::path& path
 
 bool is_gguf(const std::filesystem::path& path) { return path.extension() == ".gguf"; }
 
+std::vector<std::filesystem::path> gguf_files_in(const std::filesystem::path& folder) {
+  const std::regex later_part(R"(.*-(?!00001)\d{5}-of-\d{5}\.gguf)");
+  std::vector<std::filesystem::path> files;
+  std::error_code unreadable;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, unreadable)) {
+    const std::string name = entry.path().filename().string();
+    if (is_gguf(entry.path()) && !name.starts_with("mmproj") && !std::regex_match(name, later_part))
+      files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
 const GgufType* gguf_type(uint32_t code) {
   const auto found = std::ranges::find(kTypes, code, &GgufType::code);
   return found == kTypes.end() ? nullptr : &*found;
@@ -289,8 +306,9 @@ GgufModel GgufModel::open(const std::filesystem::path& path) {
   if (count <= 1) return model;
   if (number != 0 || static_cast<uint64_t>(count) > kMostParts ||
       other_parts(path, static_cast<uint64_t>(count)).empty())
-    refuse_gguf_header(first, fmt::format("it is part {} of {}", number + 1, count),
+    refuse_gguf_header(first, fmt::format("it is part {} of {}", static_cast<uint64_t>(number) + 1, count),
                        fmt::format("the first part, whose name ends in -00001-of-{:05}.gguf", count));
+  int64_t next = 1;
   for (const std::filesystem::path& part : other_parts(path, static_cast<uint64_t>(count))) {
     if (!is_present(part))
       refuse_gguf_header(first, fmt::format("part {} is missing", in_quotes(part.filename().string())),
@@ -298,7 +316,18 @@ GgufModel GgufModel::open(const std::filesystem::path& path) {
     model.files_.push_back(std::make_unique<CheckedFile>(part));
     std::map<std::string, GgufValue, std::less<>> own;
     GgufReader(*model.files_.back()).read(own, model.tensors_);
+    for (const auto& [key, expected] : {std::pair{"split.no", next}, std::pair{"split.count", count}}) {
+      const auto found = own.find(key);
+      if (found == own.end() || found->second != GgufValue(expected))
+        refuse_gguf_header(*model.files_.back(), fmt::format("key '{}' is not {}", key, expected),
+                           "the parts of one model");
+    }
+    ++next;
   }
+  if (const auto all = model.integer("split.tensors.count"); all && *all != std::ssize(model.tensors_))
+    refuse_gguf_header(
+        first, fmt::format("the parts hold {} tensors, key 'split.tensors.count' says {}", model.tensors_.size(), *all),
+        "the parts of one model");
   return model;
 }
 

@@ -18,6 +18,8 @@ namespace nodewright {
 
 // Whether the path's name says so: "model.gguf".
 bool is_gguf(const std::filesystem::path& path);
+// The models of a folder that may be opened, by name: not later parts of one, nor projectors of images (mmproj-*).
+std::vector<std::filesystem::path> gguf_files_in(const std::filesystem::path& folder);
 
 // How the elements of a tensor are stored: in blocks of `elements`, each of as many bytes.
 struct GgufType {

@@ -10,6 +10,7 @@
 
 #include "base/checked_file.h"
 #include "base/file_to_read.h"
+#include "base/gguf_file.h"
 #include "runtime/compilers/content_hash.h"
 
 namespace nodewright {
@@ -40,6 +41,16 @@ void add_file(ContentHash& hash, const fs::path& path, uint64_t head) {
   add_bytes(hash, file, 0, std::min(size, head));
   if (size <= head) return;
   for (uint64_t i = 0; i < kBlocks; ++i) add_bytes(hash, file, head + (size - head) / kBlocks * i, kBlockBytes);
+}
+
+// The header of a GGUF file ends wherever its vocabulary does: the digest covers what it says of tensors, and the first
+// bytes of each.
+void add_gguf(ContentHash& hash, const fs::path& path) {
+  const GgufModel model = GgufModel::open(path);
+  for (const GgufTensor& tensor : model.tensors()) {
+    hash.add_field(fmt::format("{} {} {} {}", tensor.name, tensor.type->name, tensor.offset, tensor.bytes));
+    add_bytes(hash, *tensor.file, tensor.offset, std::min(tensor.bytes, kBlockBytes));
+  }
 }
 
 const char* words_of(Numerics numerics) { return numerics == Numerics::fast ? "fast" : "invariant"; }
@@ -78,7 +89,12 @@ std::vector<RankTerm> rank_terms(const StepSlotsOptions& options, const Device& 
 
 std::string checkpoint_identity(const fs::path& folder, bool weights) {
   ContentHash hash;
+  if (is_gguf(folder)) {
+    add_gguf(hash, folder);
+    return shown(hash);
+  }
   add_file(hash, folder / "config.json", UINT64_MAX);
+  if (is_present(folder / "hf_quant_config.json")) add_file(hash, folder / "hf_quant_config.json", UINT64_MAX);
   if (weights) {
     std::vector<fs::path> files;
     std::error_code problem;

@@ -64,6 +64,7 @@ class GgufConfig {
     read_tokens();
     read_factors();
     if (model_.integer(prefix_ + "expert_count").value_or(0) > 0) read_experts();
+    refuse_unread();
     config_["tie_word_embeddings"] = model_.find("output.weight") == nullptr;
     return std::move(config_);
   }
@@ -86,7 +87,7 @@ class GgufConfig {
     const std::vector<double>& all = *model_.numbers(whole);
     if (all.empty() || std::ranges::any_of(all, [&](double one) { return one != all.front(); }) ||
         all.front() != std::trunc(all.front()) || std::abs(all.front()) > 1e9)
-      refuse(fmt::format("key {} has another number for each layer, which is not supported", in_quotes(whole)));
+      refuse(fmt::format("key {} differs between layers, which is not supported", in_quotes(whole)));
     return static_cast<int64_t>(all.front());
   }
   int64_t required(const std::string& key) const {
@@ -134,6 +135,44 @@ class GgufConfig {
     if (family_.name == "gemma3") config_["attn_logit_softcapping"] = config_["final_logit_softcapping"] = nullptr;
   }
 
+  // Keys that change what the network computes and that nothing here reads, unless they say what is computed anyway.
+  void refuse_unread() const {
+    struct Unread {
+      std::string_view key;
+      double harmless;
+      std::string_view read_by = {};  // the family that reads it
+    };
+    constexpr Unread kUnread[] = {{"attention.scale", 0, "granite"},
+                                  {"embedding_scale", 0, "granite"},
+                                  {"residual_scale", 0, "granite"},
+                                  {"logit_scale", 0, "granite"},
+                                  {"attention.clamp_kqv", 0},
+                                  {"attention.max_alibi_bias", 0},
+                                  {"attention.causal", 1},
+                                  {"expert_shared_count", 0},
+                                  {"expert_weights_scale", 1},
+                                  {"expert_gating_func", 1},
+                                  {"rope.scaling.attn_factor", 1, "phi3"},
+                                  {"rope.scaling.yarn_log_multiplier", 0},
+                                  {"rope.scaling.yarn_ext_factor", 1},
+                                  {"rope.scaling.yarn_attn_factor", 1}};
+    for (const Unread& one : kUnread)
+      if (one.read_by != family_.name) refuse_other(one.key, one.harmless);
+    if (family_.name == "olmo2") refuse_other("attention.sliding_window", 0);  // OLMo 3, under the same name
+    if (family_.name != "gemma3") return;
+    refuse_other("final_logit_softcapping", 0);
+    refuse_other("attention.sliding_window_pattern", 6);
+    refuse_other("rope.freq_base_swa", 10000);
+  }
+  void refuse_other(std::string_view key, double harmless) const {
+    const std::string whole = prefix_ + std::string(key);
+    const auto found = model_.metadata().find(whole);
+    if (found == model_.metadata().end()) return;
+    const auto* flag = std::get_if<bool>(&found->second);
+    if (flag != nullptr ? (*flag ? 1 : 0) == harmless : model_.number(whole) == harmless) return;
+    refuse(fmt::format("key {} is not {}, which is not supported", in_quotes(whole), harmless));
+  }
+
   // Factors of frequencies, one for each pair, that the file holds as a tensor.
   json factors_of(const char* name) const {
     const GgufTensor* tensor = model_.find(name);
@@ -157,7 +196,8 @@ class GgufConfig {
     config_["rope_theta"] = model_.number(rope + "freq_base").value_or(10000.0);
     const int64_t context = config_["max_position_embeddings"];
     const int64_t original = model_.integer(rope + "scaling.original_context_length").value_or(context);
-    json scaling = json::object();
+    json scaling = scaling_of_type(rope, original);
+    const bool scales = !scaling.empty();
     if (const json factors = factors_of("rope_freqs.weight"); !factors.is_null()) {
       // Llama 3's scaling, worked out by the converter; the same whatever the context.
       scaling = {{"rope_type", "longrope"}, {"short_factor", factors}, {"long_factor", factors},
@@ -171,18 +211,19 @@ class GgufConfig {
                  {"original_max_position_embeddings", original}};
       if (const auto factor = model_.number(rope + "scaling.attn_factor")) scaling["attention_factor"] = *factor;
       config_["original_max_position_embeddings"] = original;
-    } else {
-      scaling = scaling_of_type(rope, original);
     }
+    if (scales && scaling["rope_type"] == "longrope")
+      refuse(fmt::format("it has keys {}* beside a tensor of factors, which is not supported",
+                         in_quotes(rope + "scaling.")));
     if (!scaling.empty()) config_["rope_scaling"] = scaling;
   }
 
   json scaling_of_type(const std::string& rope, int64_t original) const {
-    const std::string type = model_.text(rope + "scaling.type").value_or("none");
-    const auto old = model_.number(rope + "scale_linear");  // of older files
+    const std::string type = model_.text(rope + "scaling.type").value_or("linear");  // as llama.cpp has it
+    const auto old = model_.number(rope + "scale_linear");                           // of older files
     const double factor = model_.number(rope + "scaling.factor").value_or(old.value_or(1.0));
-    if (type == "none" && (!old || *old == 1)) return json::object();
-    if (type == "linear" || type == "none") return {{"rope_type", "linear"}, {"factor", factor}};
+    if (type == "none" || type == "longrope" || (type == "linear" && factor == 1)) return json::object();
+    if (type == "linear") return {{"rope_type", "linear"}, {"factor", factor}};
     if (type != "yarn")
       refuse(fmt::format("key {} is {}, expected none, linear or yarn", in_quotes(rope + "scaling.type"),
                          in_quotes(type)));

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/file_to_read.h"
+#include "base/gguf_file.h"
 #include "base/json_file.h"
 #include "models/weights/formats/gguf_format.h"
 #include "runtime/error.h"
@@ -68,6 +69,11 @@ Checkpoint Checkpoint::open(const fs::path& folder) {
     checkpoint.sort();
     return checkpoint;
   }
+  if (const std::vector<fs::path> others = gguf_files_in(folder); !is_present(index) && !others.empty())
+    refuse(folder,
+           fmt::format("it holds no safetensors file, and the GGUF file {}",
+                       in_quotes(others.front().filename().string())),
+           "--model " + others.front().string());
   if (!is_present(index))
     refuse(folder, fmt::format("it holds neither {} nor {}", kSingleFile, kIndexFile),
            is_present(folder / "pytorch_model.bin") ? "save the model again with safe_serialization=True"

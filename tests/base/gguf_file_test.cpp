@@ -43,10 +43,11 @@ TEST(GgufModel, HoldsMetadataAndTensors) {
 }
 
 TEST(GgufModel, IsMadeOfAllItsParts) {
-  const auto part = [](uint16_t number, uint16_t count) {
+  const auto part = [](uint16_t number, uint16_t count, uint16_t tensors = 3) {
     test::GgufWriter writer;
     writer.add("split.no", number);
     writer.add("split.count", count);
+    writer.add("split.tensors.count", tensors);
     writer.add_tensor("t" + std::to_string(number), {static_cast<float>(number)});
     return writer.bytes();
   };
@@ -57,8 +58,34 @@ TEST(GgufModel, IsMadeOfAllItsParts) {
   folder.write("m-00003-of-00003.gguf", part(2, 3));
   const GgufModel model = GgufModel::open(first);
   for (const char* name : {"t0", "t1", "t2"}) EXPECT_NE(model.find(name), nullptr) << name;
+  for (const std::string& other : {part(1, 3), part(2, 4)}) {
+    folder.write("m-00003-of-00003.gguf", other);
+    expect_error([&] { GgufModel::open(first); }, {"m-00003-of-00003.gguf", "split."});
+  }
+  folder.write("m-00003-of-00003.gguf", part(2, 3));
+  folder.write("m-00001-of-00003.gguf", part(0, 3, 4));
+  expect_error([&] { GgufModel::open(first); }, {"3 tensors", "says 4"});
   expect_error([&] { GgufModel::open(folder.path() / "m-00002-of-00003.gguf"); }, {"part 2 of 3", "-00001-of-00003"});
   expect_error([&] { GgufModel::open(folder.write("one.gguf", part(0, 3))); }, {"part 1 of 3"});
+}
+
+TEST(GgufModel, HasPartsOfNoAbsurdNumberAndNoArrayOfMillions) {
+  test::GgufWriter part, long_one;
+  part.add("split.count", uint32_t{2});
+  part.add("split.no", uint64_t{INT64_MAX});
+  long_one.add("a", std::vector<float>((1 << 22) + 1));
+  const ScratchFolder folder;
+  expect_error([&] { GgufModel::open(folder.write("p.gguf", part.bytes())); }, {"part 9223372036854775808 of 2"});
+  expect_error([&] { GgufModel::open(folder.write("l.gguf", long_one.bytes())); }, {"4194305 elements"});
+}
+
+TEST(GgufModel, OfAFolderAreThoseThatCanBeOpened) {
+  const ScratchFolder folder;
+  for (const char* name : {"b.gguf", "mmproj-b.gguf", "a-00001-of-00002.gguf", "a-00002-of-00002.gguf", "c.bin"})
+    folder.write(name, "");
+  EXPECT_EQ(gguf_files_in(folder.path()),
+            (std::vector{folder.path() / "a-00001-of-00002.gguf", folder.path() / "b.gguf"}));
+  EXPECT_TRUE(gguf_files_in(folder.path() / "none").empty());
 }
 
 TEST(GgufModel, RefusesAKeyOrTensorThatAppearsTwice) {
@@ -73,9 +100,9 @@ TEST(GgufModel, RefusesAKeyOrTensorThatAppearsTwice) {
 }
 
 TEST(GgufFile, OfATypeThatIsNotReadIsRefusedByTheNameOfTheType) {
-  const std::pair<uint32_t, const char*> types[] = {{16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"},
-                                                    {21, "IQ3_S"},   {22, "IQ2_S"},  {29, "IQ1_M"},   {34, "TQ1_0"},
-                                                    {35, "TQ2_0"},   {40, "NVFP4"},  {9, "Q8_1"},     {15, "Q8_K"}};
+  const std::pair<uint32_t, const char*> types[] = {
+      {16, "IQ2_XXS"}, {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"}, {22, "IQ2_S"}, {24, "I8"},
+      {26, "I32"},     {29, "IQ1_M"},  {34, "TQ1_0"},   {35, "TQ2_0"}, {40, "NVFP4"}, {9, "Q8_1"},   {15, "Q8_K"}};
   test::GgufWriter writer;
   writer.add_tensor("blk.0.w", std::vector<float>(256));
   for (const auto& [code, name] : types) {

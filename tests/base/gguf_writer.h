@@ -15,6 +15,7 @@ class GgufWriter {
   void add(const std::string& key, const char* value) { add(key, std::string(value)); }
   void add(const std::string& key, bool value) { entry(key, 7) += static_cast<char>(value ? 1 : 0); }
   void add(const std::string& key, uint32_t value) { put(entry(key, 4), value); }
+  void add(const std::string& key, uint64_t value) { put(entry(key, 10), value); }
   void add(const std::string& key, uint16_t value) { put(entry(key, 2), value); }
   void add(const std::string& key, float value) { put(entry(key, 6), value); }
   void add(const std::string& key, const std::vector<std::string>& values) {

@@ -67,12 +67,13 @@ void refuse_strange_folder(const fs::path& folder) {
     refuse_folder(folder, "this user may not look into it: " + unreadable.message(), "the right to read it (chmod)");
   const std::vector<fs::path> entries = entries_of(folder);
   if (entries.empty()) refuse_folder(folder, "it is empty", kLayout);
+  if (const std::vector<fs::path> files = gguf_files_in(folder); !files.empty())
+    refuse_folder(
+        folder,
+        fmt::format("it holds no config.json, and the GGUF file{} {}", files.size() == 1 ? "" : "s", names_of(files)),
+        "--model " + files.front().string());
   std::vector<fs::path> models;
   for (const fs::path& one : entries) {
-    if (is_gguf(one))
-      refuse_folder(folder,
-                    fmt::format("it holds no config.json, and the GGUF file {}", in_quotes(one.filename().string())),
-                    "--model " + one.string());
     if (is_present(one / "config.json")) models.push_back(one);
   }
   if (!models.empty())

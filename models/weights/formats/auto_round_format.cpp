@@ -41,7 +41,8 @@ std::unique_ptr<WeightFormat> read_auto_round_format(const ConfigFields& fields)
                   "supported: auto_round, auto_round:auto_gptq, auto_round:gptqmodel, auto_round:auto_awq");
   PackingRules rules(fields, is_awq ? std::vector<int64_t>{4} : std::vector<int64_t>{2, 4, 8});
   read_extra(fields, rules);
-  return is_awq ? awq_format(std::move(rules)) : gptq_format(std::move(rules), is_gptq);
+  if (is_awq) return awq_format(std::move(rules));
+  return gptq_format(std::move(rules), is_gptq ? GptqZeros::less_one : GptqZeros::as_they_are, false);
 }
 
 }  // namespace nodewright

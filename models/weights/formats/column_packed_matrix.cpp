@@ -55,9 +55,10 @@ class ColumnPackedMatrix : public EncodedMatrix {
       read_values(*p_.scales, g * static_cast<uint64_t>(p_.rows) + static_cast<uint64_t>(first), scales);
       words.clear();
       read_across(*p_.zeros, g, first, rows, words);
+      for (uint32_t& word : words) word += p_.zero_addend;
       for (size_t n = 0; n < outputs; ++n) {
         factors.scales[n * groups + g] = scales[n];
-        factors.zeros[n * groups + g] = static_cast<float>(code_across(words, first, n) + p_.zero_offset);
+        factors.zeros[n * groups + g] = static_cast<float>(code_across(words, first, n));
       }
     }
     return factors;

@@ -17,7 +17,7 @@ struct ColumnPackedParts {
   int64_t group = 128;                 // inputs
   bool packs_inputs = false;           // a word holds inputs below each other, else outputs beside each other
   std::array<uint8_t, 16> place = {};  // of output c * codes_of_word() + i in its word, in codes; zeros have the same
-  int64_t zero_offset = 0;             // added to a stored zero
+  uint32_t zero_addend = 0;            // added to a word of zeros, carries included
   const TensorInfo* codes = nullptr;  // I32 [inputs / codes of a word, outputs], or [inputs, outputs / codes of a word]
   const TensorInfo* scales = nullptr;  // [groups, outputs]
   const TensorInfo* zeros = nullptr;   // I32 [groups, outputs / codes of a word]

@@ -31,6 +31,7 @@ struct Scheme {
   Strategy strategy = Strategy::channel;
   int64_t bits = 8;
   bool symmetric = true;
+  bool ordered = false;                    // groups lie in any order, which weight_g_idx has
   int64_t block_rows = 1, block_cols = 1;  // of strategies group and block
   std::string words;                       // "int4, groups of 128"
 };
@@ -48,7 +49,7 @@ class ModuleList {
     for (const json& one : *list) {
       const auto& name = one.get_ref<const std::string&>();
       if (name.starts_with(kPattern))
-        patterns_.push_back(name_pattern("read how the weights are stored by", fields.path(), fields.prefix() + key,
+        patterns_.push_back(name_pattern("read the quantization config of", fields.path(), fields.prefix() + key,
                                          name.substr(std::string_view(kPattern).size())));
       else
         names_.insert(name);
@@ -128,6 +129,8 @@ Scheme read_scheme(const ConfigFields& group, const std::string& format) {
   Scheme scheme;
   scheme.bits = weights.integer("num_bits", 8, 1, 8);
   scheme.symmetric = weights.boolean("symmetric", true);
+  const json* order = weights.find("actorder");
+  scheme.ordered = order != nullptr && (*order == "group" || *order == "dynamic" || *order == true);
   scheme.compressor = compressor_of(group, group.text("format", format), type == "float", scheme.bits);
   scheme.words = scheme.compressor == Compressor::nvfp4 ? "nvfp4"
                  : scheme.compressor == Compressor::mxfp4
@@ -200,7 +203,8 @@ class CompressedTensorsFormat : public WeightFormat {
         parts.codes =
             require("_packed", {{rows, (cols + parts.codes_of_word() - 1) / parts.codes_of_word()}}, {Dtype::kI32});
         if (checkpoint.find(name + "_shape")) parts.whole_shape = require("_shape", {{2}}, {Dtype::kI64, Dtype::kI32});
-        if (checkpoint.find(name + "_g_idx")) parts.groups = require("_g_idx", {{cols}}, {Dtype::kI32});
+        if (scheme.ordered || checkpoint.find(name + "_g_idx"))
+          parts.groups = require("_g_idx", {{cols}}, {Dtype::kI32});
         break;
       case Compressor::nvfp4:
       case Compressor::mxfp4:

@@ -1,10 +1,13 @@
 // GGUF's blocks as floats. Layouts: ggml/src/ggml-common.h; arithmetic: gguf 0.19, quants.py.
+#include <fmt/format.h>
+
 #include <bit>
 #include <cstring>
 
 #include "models/weights/bf16_conversion.h"
 #include "models/weights/formats/gguf_format.h"
 #include "models/weights/formats/stored_tensor.h"
+#include "runtime/error.h"
 
 namespace nodewright {
 namespace {
@@ -157,7 +160,9 @@ void dequantize_blocks(const GgufType& type, const std::byte* blocks, std::span<
     if (one.type != type.name) continue;
     const auto* from = reinterpret_cast<const Byte*>(blocks);
     for (size_t i = 0; i < to.size(); i += type.elements, from += type.bytes) one.decode(from, to.data() + i);
+    return;
   }
+  throw Error({.doing = "decode weights", .detail = fmt::format("no decoder knows {}", type.name)});
 }
 
 }  // namespace nodewright

@@ -1,5 +1,5 @@
-// quant_method "gptq": integers packed along the inputs. Version 1 stores each zero less one; which input belongs to
-// which group stands in g_idx (GPTQModel, nn_modules/qlinear and utils/model.py).
+// quant_method "gptq": integers packed along the inputs. Version 1 stores words of zeros less one in each; which input
+// belongs to which group stands in g_idx (GPTQModel, nn_modules/qlinear and utils/model.py).
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
@@ -16,8 +16,8 @@ namespace {
 
 class GptqFormat : public WeightFormat {
  public:
-  GptqFormat(PackingRules rules, bool stores_zero_less_one)
-      : WeightFormat(rules.words() + " (gptq)"), rules_(std::move(rules)), zero_offset_(stores_zero_less_one ? 1 : 0) {}
+  GptqFormat(PackingRules rules, GptqZeros zeros, bool ordered)
+      : WeightFormat(rules.words() + " (gptq)"), rules_(std::move(rules)), zeros_(zeros), ordered_(ordered) {}
 
   std::unique_ptr<EncodedMatrix> matrix(const std::string& name, const std::vector<int64_t>& shape,
                                         const Checkpoint& checkpoint) const override {
@@ -26,7 +26,8 @@ class GptqFormat : public WeightFormat {
     const Packing packing = rules_.of(module_of(name));
     ColumnPackedParts parts{.bits = packing.bits, .rows = shape[0], .cols = shape[1], .packs_inputs = true};
     parts.group = packing.group < 0 ? shape[1] : packing.group;
-    parts.zero_offset = zero_offset_;
+    // One in each code: 0x11111111 of 4 bits.
+    if (zeros_ == GptqZeros::less_one) parts.zero_addend = UINT32_MAX / ((1u << packing.bits) - 1);
     std::iota(parts.place.begin(), parts.place.end(), 0);
     const int64_t in_word = parts.codes_of_word();
     if (shape[0] % in_word != 0 || shape[1] % in_word != 0)
@@ -39,7 +40,7 @@ class GptqFormat : public WeightFormat {
     parts.codes = require("qweight", {shape[1] / in_word, shape[0]}, {Dtype::kI32});
     parts.scales = require("scales", {parts.group_count(), shape[0]}, {Dtype::kF16, Dtype::kBF16, Dtype::kF32});
     parts.zeros = require("qzeros", {parts.group_count(), shape[0] / in_word}, {Dtype::kI32});
-    if (checkpoint.find(module + "g_idx")) parts.groups = require("g_idx", {shape[1]}, {Dtype::kI32});
+    if (ordered_ || checkpoint.find(module + "g_idx")) parts.groups = require("g_idx", {shape[1]}, {Dtype::kI32});
     return column_packed_matrix(fmt::format("int{} (gptq)", packing.bits), parts);
   }
 
@@ -49,7 +50,8 @@ class GptqFormat : public WeightFormat {
 
  private:
   PackingRules rules_;
-  int64_t zero_offset_;
+  GptqZeros zeros_;
+  bool ordered_;  // groups lie in any order, which g_idx has
 };
 
 // "+:PATTERN" or PATTERN changes bits or group_size of the modules that begin with what it matches. "-:PATTERN" leaves
@@ -68,18 +70,25 @@ void read_dynamic(const ConfigFields& fields, PackingRules& rules) {
 
 }  // namespace
 
-std::unique_ptr<WeightFormat> gptq_format(PackingRules rules, bool stores_zero_less_one) {
-  return std::make_unique<GptqFormat>(std::move(rules), stores_zero_less_one);
+std::unique_ptr<WeightFormat> gptq_format(PackingRules rules, GptqZeros zeros, bool ordered) {
+  return std::make_unique<GptqFormat>(std::move(rules), zeros, ordered);
 }
 
 std::unique_ptr<WeightFormat> read_gptq_format(const ConfigFields& fields) {
   PackingRules rules(fields, {2, 4, 8});
-  const std::string layout = fields.text("checkpoint_format", "gptq");
+  const std::string format = fields.text("format", "gptq"), layout = fields.text("checkpoint_format", format);
+  if (fields.find("format") != nullptr && format != layout)
+    fields.refuse(fmt::format("{0}format is {1}, {0}checkpoint_format is {2}", fields.prefix(), in_quotes(format),
+                              in_quotes(layout)));
+  if (fields.boolean("is_marlin_format", false))
+    fields.refuse(fields.prefix() + "is_marlin_format is true, which is not supported",
+                  "the checkpoint in GPTQ's layout");
   if (layout != "gptq" && layout != "gptq_v2")
     fields.refuse(fmt::format("{}checkpoint_format is {}", fields.prefix(), in_quotes(layout)),
                   "supported: gptq, gptq_v2");
   read_dynamic(fields, rules);
-  return gptq_format(std::move(rules), layout == "gptq");
+  return gptq_format(std::move(rules), layout == "gptq" ? GptqZeros::less_one : GptqZeros::as_they_are,
+                     fields.boolean("desc_act", false));
 }
 
 }  // namespace nodewright

@@ -12,7 +12,7 @@
 namespace nodewright {
 namespace {
 
-constexpr const char* kReadingRules = "read how the weights are stored by";
+constexpr const char* kReadingRules = "read the quantization config of";
 constexpr int64_t kUnpackedBits = 16;  // and more: the module stays as it was
 
 }  // namespace

@@ -32,7 +32,7 @@ class PackingRules {
   void add_name(const std::string& name, const ConfigFields& changes);
   void add_pattern(const std::string& pattern, bool from_beginning, const ConfigFields& changes);
 
-  // Of a packed module; a name comes before patterns. Throws Error where two patterns say different things of it, or
+  // For a packed module; a name comes before patterns. Throws Error where two patterns say different things of it, or
   // the list says that it is not packed.
   Packing of(const std::string& module) const;
   // "int4, groups of 128", or "int4, groups of 128, by module".
@@ -56,9 +56,10 @@ class PackingRules {
   std::vector<Pattern> patterns_;
 };
 
-// Integers packed along the inputs (gptq_format.cpp), with zeros stored less one or as they are, and along the outputs
+// Integers packed along the inputs (gptq_format.cpp), whose groups g_idx orders if `ordered`, and along the outputs
 // (awq_format.cpp).
-std::unique_ptr<WeightFormat> gptq_format(PackingRules rules, bool stores_zero_less_one);
+enum class GptqZeros : uint8_t { less_one, as_they_are };  // versions 1 and 2
+std::unique_ptr<WeightFormat> gptq_format(PackingRules rules, GptqZeros zeros, bool ordered);
 std::unique_ptr<WeightFormat> awq_format(PackingRules rules);
 
 }  // namespace nodewright

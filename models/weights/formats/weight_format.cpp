@@ -59,7 +59,7 @@ bool WeightFormat::is_spare(std::string_view tensor) const {
 }
 
 std::unique_ptr<WeightFormat> weight_format_of(const std::filesystem::path& folder) {
-  const std::string doing = "read how the weights are stored by";
+  const std::string doing = "read the quantization config of";
   const std::filesystem::path path = folder / "config.json", other = folder / kModelOptFile;
   if (!is_present(path)) return nullptr;
   const json object = read_json_object(path, doing, kLargestQuantConfig);

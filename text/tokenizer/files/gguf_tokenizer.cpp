@@ -37,10 +37,11 @@ struct GgufCut {
   bool digits_alone = false;    // each digit is a word of its own, before the pattern is used
   bool ignores_merges = false;  // a word that is a token stays whole
   bool composes = false;        // NFC before
+  bool adds_bos = false;        // where no key says so
 };
-constexpr GgufCut kCuts[] = {{"llama-bpe", kCutLlama3, false, true},
-                             {"llama3", kCutLlama3, false, true},
-                             {"llama-v3", kCutLlama3, false, true},
+constexpr GgufCut kCuts[] = {{"llama-bpe", kCutLlama3, false, true, false, true},
+                             {"llama3", kCutLlama3, false, true, false, true},
+                             {"llama-v3", kCutLlama3, false, true, false, true},
                              {"smaug-bpe", kCutLlama3},
                              {"dbrx", kCutLlama3},
                              {"qwen2", kCutQwen2, false, false, true},
@@ -62,7 +63,11 @@ class GgufTokenizerReader {
     tokens_ = tokens;
     if (const std::vector<double>* types = model.numbers(key("token_type"))) {
       check_length(*types, "token_type");
-      for (const double type : *types) types_.push_back(static_cast<int>(type));
+      for (const double type : *types) {
+        if (!(type >= 0 && type <= static_cast<double>(kGgufByte)) || type != std::trunc(type))
+          reader_.fail(fmt::format("key 'tokenizer.ggml.token_type' has {}, expected numbers from 1 to 6", type));
+        types_.push_back(static_cast<int>(type));
+      }
     } else {
       types_.assign(tokens->size(), kGgufNormal);
     }
@@ -80,7 +85,7 @@ class GgufTokenizerReader {
       if (!model_.boolean(key(add)).value_or(otherwise)) return;
       if (const auto found = token_id(id)) to = {*found};
     };
-    around("add_bos_token", "bos_token_id", kind == "llama", out_.prefix);
+    around("add_bos_token", "bos_token_id", adds_bos_, out_.prefix);
     around("add_eos_token", "eos_token_id", false, out_.suffix);
     return std::move(out_);
   }
@@ -103,6 +108,7 @@ class GgufTokenizerReader {
 
   // SentencePiece's BPE: as text/tokenizer/files/piece_file.cpp reads it.
   void read_pieces() {
+    adds_bos_ = true;
     ModelForm& form = out_.model;
     form.kind = ModelForm::Kind::piece_merges;
     form.single_precision = form.byte_fallback = true;
@@ -150,6 +156,7 @@ class GgufTokenizerReader {
     for (const GgufCut& one : kCuts)
       if (one.name == name) cut = &one;
     if (cut == nullptr) reader_.refuse(fmt::format("'tokenizer.ggml.pre' {}", in_quotes(name)));
+    adds_bos_ = cut->adds_bos;
     CutJson steps = CutJson::array();
     if (cut->digits_alone) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
     steps.push_back(
@@ -183,6 +190,7 @@ class GgufTokenizerReader {
   SectionReader reader_;
   const std::vector<std::string>* tokens_;
   std::vector<int> types_;  // [token]
+  bool adds_bos_ = false;   // where no key says so
   TokenizerFile out_;
 };
 

@@ -28,9 +28,12 @@ class PackedMatrix {
     std::vector<float> scales;
     for (int64_t i = 0; i < groups * kRows; ++i) {
       scales.push_back(static_cast<float>(random() % 1000) * 0.001f);
-      zeros_.push_back(static_cast<uint32_t>(1 + random() % ((1u << bits_) - 1)));
-      put(zeros, i, zeros_.back() - (awq_ ? 0 : 1), awq_);
+      zeros_.push_back(static_cast<uint32_t>(random() % (1u << bits_)));
+      put(zeros, i, zeros_.back(), awq_);
     }
+    // GPTQ takes one from each zero by a subtraction of words, in which a zero of 0 borrows from the next.
+    for (uint32_t& word : zeros)
+      if (!awq_) word -= bits_ == 4 ? 0x11111111u : 0x01010101u;
     for (int64_t k = 0; k < kCols; ++k)
       for (int64_t n = 0; n < kRows; ++n) {
         const auto code = static_cast<uint32_t>(random() % (1u << bits_));

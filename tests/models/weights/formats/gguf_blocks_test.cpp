@@ -1,5 +1,6 @@
 // GGUF: blocks of every type against gguf's own dequantize(), and files with something wrong in them.
 #include <functional>
+#include <type_traits>
 
 #include "base/gguf_file.h"
 #include "models/config/model_config.h"
@@ -55,6 +56,71 @@ TEST(GgufFiles, MayNameTheExpertsOfOneTensorTogether) {
   EXPECT_EQ(first->shape, (std::vector<int64_t>{32, 64}));
   EXPECT_EQ(first->bytes, 32u * 64 / 32 * 34);
   EXPECT_EQ(last->offset, first->offset + 3 * first->bytes);
+}
+
+// The file with another key, and one that keeps the alignment of the data.
+template <class T>  // float or uint32_t
+std::string with_key(std::string bytes, const std::string& key, T value) {
+  std::string entries;
+  const auto append = [&](auto number) { entries.append(reinterpret_cast<const char*>(&number), sizeof number); };
+  append(uint64_t{key.size()});
+  entries += key;
+  append(std::is_same_v<T, float> ? uint32_t{6} : uint32_t{4});
+  append(value);
+  const size_t rest = (32 - (entries.size() + 8 + 3 + 4 + 8) % 32) % 32;
+  append(uint64_t{3});
+  entries += "pad";
+  append(uint32_t{8});
+  append(uint64_t{rest});
+  entries.append(rest, ' ');
+  uint64_t keys = 0;
+  std::memcpy(&keys, bytes.data() + 16, sizeof keys);
+  put(bytes, 16, keys + 2);
+  return bytes.insert(24, entries);
+}
+
+TEST(GgufFiles, WithKeysThatNothingReadsAreRefusedUnlessTheyAreHarmless) {
+  struct Key {
+    const char* golden;
+    const char* key;
+    float harmful, harmless;
+  };
+  const Key keys[] = {{"qwen2", "qwen2.attention.scale", 0.5f, 0},
+                      {"llama", "llama.rope.scaling.attn_factor", 1.5f, 1},
+                      {"qwen3moe", "qwen3moe.expert_weights_scale", 2.5f, 1},
+                      {"gemma3", "gemma3.final_logit_softcapping", 30, 0},
+                      {"gemma3", "gemma3.rope.freq_base_swa", 1e6f, 10000}};
+  for (const Key& one : keys) {
+    const std::string whole = read_text(gguf_golden(one.golden) / "model.gguf");
+    const ScratchFolder folder;
+    read_model_config(folder.write("harmless.gguf", with_key(whole, one.key, one.harmless)));
+    const std::filesystem::path file = folder.write("harmful.gguf", with_key(whole, one.key, one.harmful));
+    expect_error([&] { read_model_config(file); }, {one.key, "not supported"});
+  }
+  // OLMo 3 has the name of OLMo 2.
+  const ScratchFolder folder;
+  const std::string olmo = read_text(gguf_golden("olmo2") / "model.gguf");
+  const auto file = folder.write("m.gguf", with_key(olmo, "olmo2.attention.sliding_window", uint32_t{4096}));
+  expect_error([&] { read_model_config(file); }, {"olmo2.attention.sliding_window", "not supported"});
+}
+
+TEST(GgufFiles, ScaleLinearlyWhereNoTypeSaysHow) {
+  const std::string whole = read_text(gguf_golden("qwen2") / "model.gguf");
+  const ScratchFolder folder;
+  const ModelConfig config =
+      read_model_config(folder.write("model.gguf", with_key(whole, "qwen2.rope.scaling.factor", 4.0f)));
+  EXPECT_EQ(config.max_position, 4 * read_model_config(gguf_golden("qwen2") / "model.gguf").max_position);
+  // Beside a tensor of factors.
+  const std::string llama = read_text(gguf_golden("llama") / "model.gguf");
+  const auto file = folder.write("llama.gguf", with_key(llama, "llama.rope.scaling.factor", 4.0f));
+  expect_error([&] { read_model_config(file); }, {"llama.rope.scaling.", "tensor of factors"});
+}
+
+TEST(GgufFiles, InAFolderOfNoOtherWeightsAreNamed) {
+  const ScratchFolder folder;
+  folder.write("config.json", "{}");
+  folder.write("m.gguf", "GGUF");
+  expect_error([&] { Checkpoint::open(folder.path()); }, {"GGUF file 'm.gguf'", "--model", "m.gguf"});
 }
 
 TEST(GgufFiles, WithAFaultAreRefused) {

@@ -17,5 +17,15 @@ TEST(GoldenFormats, AreDecodedToTheBitsOfTheirLibraries) {
   }
 }
 
+// GPTQModel names the version under either key.
+TEST(GoldenFormats, OfGptqsSecondVersionAreKnownByFormatAlone) {
+  test::EditedFormat edited("gptq_v2");
+  edited.config({{"checkpoint_format", nullptr}, {"format", "gptq_v2"}});
+  const auto matrices = test::decode_all(edited.path());
+  const nlohmann::json expected = test::expected_matrices(edited.path());
+  for (const auto& [matrix, about] : expected.items())
+    EXPECT_EQ(test::digest_of(matrices.at(matrix)), about.at("digest")) << matrix;
+}
+
 }  // namespace
 }  // namespace nodewright

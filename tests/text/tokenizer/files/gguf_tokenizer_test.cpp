@@ -2,6 +2,7 @@
 #include "text/tokenizer/files/gguf_tokenizer.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "tests/base/gguf_writer.h"
 #include "tests/support/error_text.h"
@@ -47,7 +48,8 @@ test::GgufWriter byte_pairs(const std::string& family, const char* pre) {
   writer.add("tokenizer.ggml.merges", merges);
   if (!file.prefix.empty()) {
     writer.add("tokenizer.ggml.bos_token_id", static_cast<uint32_t>(file.prefix[0]));
-    writer.add("tokenizer.ggml.add_bos_token", true);
+    // Published files of Llama 3 leave the key out.
+    if (std::string_view(pre) != "llama-bpe") writer.add("tokenizer.ggml.add_bos_token", true);
   }
   return writer;
 }
@@ -62,6 +64,17 @@ TEST(GgufTokenizer, GivesTheIdsOfByteLevelTokenizers) {
     ASSERT_GT(cases["encode"].size(), 20u);
     expect_encoded(tokenizer, cases);
     expect_decoded(tokenizer, cases);
+  }
+}
+
+TEST(GgufTokenizer, RefusesATypeThatIsNoNumberOfOne) {
+  for (const float type : {std::numeric_limits<float>::quiet_NaN(), 1e30f, -1.0f, 1.5f, 7.0f}) {
+    test::GgufWriter writer;
+    writer.add("tokenizer.ggml.model", "gpt2");
+    writer.add("tokenizer.ggml.tokens", std::vector<std::string>{"a"});
+    writer.add("tokenizer.ggml.token_type", std::vector<float>{type});
+    const ScratchFolder folder;
+    expect_error([&] { Tokenizer::from_folder(folder.write("m.gguf", writer.bytes())); }, {"token_type", "1 to 6"});
   }
 }
 
