@@ -163,16 +163,19 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
                   normed && norm.kind == Norm::layer,
                   tuning_of(at.step.tuning, product.part).tile,
                   keeps_sums};
-  asked.ends_in_registers = product.bias || spec.adapted;
+  // Invariant numerics deal the columns alike whether a neighbour has an adapter or not.
+  const bool adapted =
+      (always ? at.step.beside_adapters : spec.adapted) && (spec.end == End::gate_up || spec.exchanged);
+  asked.ends_in_registers = product.bias || adapted;
   asked.meets = always;
   if (spec.end == End::logits && !always) asked.tuning.splits = 1;  // a block has the best of its logits
   if (asked.held && !asked.holds()) return "registers do not hold its rows";
   if (spec.end == End::logits && asked.splits() > 1 && !always) return "registers of one block do not hold its rows";
   if (asked.splits() > 1) asked.clusters = at.clusters_of(asked.splits());
   if (asked.splits() > 1 && asked.clusters == 0) return "no cluster of its blocks fits the device";
-  if (always) {  // for all rows or for none
+  if (always) {  // for all rows or for none: several groups of rows need the longest ring
     TileShape most = asked;
-    most.rows = TileShape::kMostHeldRows;
+    most.rows = 2 * TileShape::kMostHeldRows;
     if (most.ring(at.device.sm_count, at.device.shared_optin_bytes) == 0)
       return "a block's shared memory does not hold 32 rows";
   }
@@ -188,7 +191,7 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
       shape.launch_shape(at.device.sm_count, ring),
       kernel.args_bytes};
 }
-// The parts of a row's squares, or of its best logit, that a kernel of tiles leaves (BlockRanges::parts).
+// The parts of a row's squares, or of its best logit, that a kernel of tiles leaves.
 uint64_t parts_of(const KernelChoice& tiles) {
   const auto of = [&](std::string_view name) {
     return count_of(std::get<int64_t>(std::ranges::find(tiles.request.constants, name, &Constant::name)->value.held));

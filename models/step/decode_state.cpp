@@ -224,6 +224,7 @@ StepShape step_shape(const NetworkForm& network, const DecodeLimits& limits, int
   StepShape shape = step_shape(network, rows, limits.sampled(), limits.products_from, limits.numerics,
                                limits.tuning ? limits.tuning->of(rows) : StepTuning{});
   shape.hidden = limits.hidden;
+  shape.beside_adapters = limits.adapters.any();
   shape.collectives = limits.collectives;
   shape.steps = limits.steps;
   return shape;

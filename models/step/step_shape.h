@@ -50,9 +50,10 @@ struct StepShape {
   LaunchSteps steps;
   StepTuning tuning;
   NetworkForm network;
-  AdapterLimits adapters = {};  // that rows may have, each its own
-  bool collectives = false;     // of a part of a network: its ranks exchange by a library's calls, not by packets
-  bool is_lane = false;         // another step's rows are computed beside it (models/step/lanes.h)
+  AdapterLimits adapters = {};   // that rows may have, each its own
+  bool beside_adapters = false;  // its requests also pass through steps in which others have adapters
+  bool collectives = false;      // of a part of a network: its ranks exchange by a library's calls, not by packets
+  bool is_lane = false;          // another step's rows are computed beside it (models/step/lanes.h)
   bool with_products() const { return arithmetic == Arithmetic::products; }
   // The head is a library's product, unless it is a tile that holds its rows, which needs clusters.
   bool has_head_product() const { return with_products() && sampled_rows >= kProductsFromRows; }
