@@ -36,13 +36,14 @@ EngineOptions faulty_options() {
           .numerics = Numerics::invariant};  // tokens are compared across buckets
 }
 
-// A model whose kernels come from a folder of the test's own, and one of them from another text.
+// A model that multiplies by rows in every bucket, whose kernels come from a folder of the test's own, and one of them
+// from another text.
 struct ModelWithKernel {
   ModelWithKernel(const std::string& device, const std::string& kernel, const std::string& text,
                   const std::filesystem::path& folder = {})
       : path("kernels_src/" + kernel + ".cu"),
         source(text),
-        loaded("llama/odd_sizes", device, Observe::yes),
+        loaded("gemma3/window_16", device, Observe::yes),
         kernels(loaded.device, {.folder = folder, .extra_sources = {{path, source}}, .progress = {}}) {}
 
   Engine engine(const EngineOptions& options = faulty_options()) {
@@ -123,7 +124,7 @@ TEST(EngineFaultsOfKernelsOnCpuDriver, ADamagedImageIsCompiledAnewAmongRequestsA
   EngineOptions both = faulty_options();
   both.buckets = {1, 8};
   {
-    test::LoadedModel usual("llama/odd_sizes", "cpu");
+    test::LoadedModel usual("gemma3/window_16", "cpu");
     (void)Engine(usual.device, usual.kernels, usual.model, both);  // fills the usual folder
   }
   const ScratchFolder folder;
@@ -239,7 +240,7 @@ TEST(EngineFaultsOfKernelsOnCpuDriver, AKernelThatDoesNotEndIsEndedByTheDriverAn
     }
     EXPECT_EQ(model.interposer().describe_live(), before);
   }
-  test::LoadedModel next("llama/odd_sizes", "cpu");
+  test::LoadedModel next("gemma3/window_16", "cpu");
   Engine engine(next.device, next.kernels, next.model, faulty_options());
   submit_faulty(engine, next.vocab());
   EXPECT_EQ(served_outputs(engine).size(), kFaultyRequests);

@@ -159,7 +159,7 @@ TEST(PrefillFormTrace, AnEngineLaunchesStepsWithPromptTokensInTheFormThatWasAske
     const bool is_graph = form == PrefillForm::graph, is_piecewise = form == PrefillForm::piecewise;
     EXPECT_EQ(calls.of("cuGraphLaunch"), others + (is_graph ? 1 : is_piecewise ? layers + 1 : 0));
     const int64_t tables = 1;  // of the step that is the first to need them; no later one changes them
-    EXPECT_EQ(calls.of("cuLaunchKernelEx"), tables + (is_graph ? 0 : is_piecewise ? layers : 3 + 5 * layers));
+    EXPECT_EQ(calls.of("cuLaunchKernelEx"), tables + (is_graph ? 0 : is_piecewise ? layers : 4 + 5 * layers));
   }
 }
 
