@@ -97,8 +97,8 @@ std::map<RequestId, Scored> scores_on(Engine& engine, const std::vector<Tokens>&
   return serve_scores(engine);
 }
 
-// A team's logits are not those of one device bit for bit: sums over ranks are added in another order, activations round
-// to bf16 what comes of them, and one device has tiles where a team's ranks multiply by rows.
+// A team's logits are not those of one device bit for bit: sums over ranks are added in another order, activations
+// round to bf16 what comes of them, and one device has tiles where a team's ranks multiply by rows.
 TEST(TwoDevicesScores, AreThoseOfOneDeviceWithinRounding) {
   constexpr float kLimit = 0.1f;
   const char* const golden = "llama/odd_sizes";
