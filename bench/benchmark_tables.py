@@ -227,6 +227,20 @@ def peers(results):
     return table(["model", "rows", "nodewright, ms", *PEERS, *ORIGIN], rows)
 
 
+MLX_FILES = [(LLAMA, "2026-11-29-h200-llama-3.2-1b-mlx.json"), (LLAMA_3B, "2026-11-29-h200-llama-3.2-3b-mlx.json")]
+
+
+def mlx(results):
+    rows = []
+    for model, name in MLX_FILES:
+        for line in results(name).data["lines"]:
+            rounds = sorted(line["mlx_ms"])
+            rows.append([model, str(line["batch"]), ms(statistics.median(line["nodewright_ms"])),
+                         f"{ms(statistics.median(rounds))}, {times(line['times_ours'])}", ms(rounds[0]),
+                         *origin(results(name))])
+    return table(["model", "rows", "nodewright, ms", "MLX", "its shortest round", *ORIGIN], rows)
+
+
 # Prompts.
 
 PREFILL = [(LLAMA, "2026-11-22-h200-llama-3.2-1b-prefill.json"), (LLAMA_3B, "2026-11-22-h200-llama-3.2-3b-prefill.json")]

@@ -136,6 +136,8 @@ def page(results):
         "Nodewright; where the file has slowdowns only, they stand alone. `torch.compile` runs with `mode=\"reduce-overhead\"`.\n"
         "`torch.cuda.graph` cannot capture the sliding-window cache of transformers. The eager times vary with the host.\n",
         tables.peers(results),
+        "MLX's CUDA backend, whose host prepares a step while the GPU runs the one before. Its rounds differ with the host:\n",
+        tables.mlx(results),
         "## Prompts\n",
         "One step for the whole prompt: one graph, pieces around attention, or eager launches. \"Of the matrix rate\" is the\n"
         "multiplications of weights and attention over the time of the graph, divided by the rate of an 8192-cubed bf16\n"
