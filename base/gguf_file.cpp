@@ -60,7 +60,8 @@ enum ValueType : uint32_t { kU8, kI8, kU16, kI16, kU32, kI32, kF32, kBool, kText
 
 class GgufReader {
  public:
-  explicit GgufReader(const CheckedFile& file) : file_(file), bytes_(file.bytes()) {}
+  GgufReader(const CheckedFile& file, std::string_view passed_over)
+      : file_(file), bytes_(file.bytes()), passed_over_(passed_over) {}
 
   // Appends to `all`.
   void read(std::map<std::string, GgufValue, std::less<>>& metadata, std::vector<GgufTensor>& all) {
@@ -77,7 +78,12 @@ class GgufReader {
     for (uint64_t i = 0; i < keys; ++i) {
       std::string key = text("a key");
       what_ = fmt::format("key {}", in_quotes(key));
-      GgufValue found = value(number<uint32_t>("its type"));
+      const auto type = number<uint32_t>("its type");
+      if (type == kArray && !passed_over_.empty() && key.starts_with(passed_over_)) {
+        array(false);
+        continue;
+      }
+      GgufValue found = value(type);
       if (!metadata.emplace(std::move(key), std::move(found)).second)
         refuse_gguf_header(file_, what_ + " appears twice");
     }
@@ -111,13 +117,16 @@ class GgufReader {
     return value;
   }
 
-  std::string text(const char* what) {
+  uint64_t text_length(const char* what) {
     const auto length = number<uint64_t>(what);
     if (length > kLongestText || length > bytes_ - at_)
       refuse_gguf_header(file_, fmt::format("{}{}{} claims {} bytes, the file has {} more", what,
                                             what_.empty() ? "" : " of ", what_, length, bytes_ - at_));
-    std::string text(length, '\0');
-    copy(text.data(), length, what);
+    return length;
+  }
+  std::string text(const char* what) {
+    std::string text(text_length(what), '\0');
+    copy(text.data(), text.size(), what);
     return text;
   }
 
@@ -149,7 +158,7 @@ class GgufReader {
       case kText:
         return text(kWhat);
       case kArray:
-        return array();
+        return array(true);
       case kU64:
         return unsigned_of(number<uint64_t>(kWhat));
       case kI64:
@@ -161,7 +170,7 @@ class GgufReader {
     }
   }
 
-  GgufValue array() {
+  GgufValue array(bool kept) {
     const auto type = number<uint32_t>("the type of an array");
     const auto count = number<uint64_t>("the length of an array");
     if (count > bytes_ - at_)  // each takes a byte at least
@@ -172,13 +181,19 @@ class GgufReader {
     if (type == kArray) refuse_gguf_header(file_, what_ + " is an array of arrays, which is not supported");
     if (type == kText) {
       std::vector<std::string> texts;
-      for (uint64_t i = 0; i < count; ++i) texts.push_back(text("a text"));
+      for (uint64_t i = 0; i < count; ++i) {
+        if (kept)
+          texts.push_back(text("a text"));
+        else
+          at_ += text_length("a text");
+      }
       return texts;
     }
     std::vector<double> numbers;
-    numbers.reserve(count);
+    if (kept) numbers.reserve(count);
     for (uint64_t i = 0; i < count; ++i) {
       const GgufValue one = value(type);
+      if (!kept) continue;
       if (const auto* whole = std::get_if<int64_t>(&one)) numbers.push_back(static_cast<double>(*whole));
       if (const auto* real = std::get_if<double>(&one)) numbers.push_back(*real);
       if (const auto* flag = std::get_if<bool>(&one)) numbers.push_back(*flag ? 1 : 0);
@@ -256,6 +271,7 @@ class GgufReader {
   static constexpr uint64_t kWindow = 1 << 16;
   const CheckedFile& file_;
   const uint64_t bytes_;
+  const std::string_view passed_over_;
   uint64_t at_ = 0, window_at_ = 0;
   std::vector<char> window_;
   std::string what_;  // that is being read
@@ -296,12 +312,12 @@ const GgufType* gguf_type(uint32_t code) {
   return found == kTypes.end() ? nullptr : &*found;
 }
 
-GgufModel GgufModel::open(const std::filesystem::path& path) {
+GgufModel GgufModel::open(const std::filesystem::path& path, std::string_view passed_over) {
   GgufModel model;
   model.path_ = path;
   model.files_.push_back(std::make_unique<CheckedFile>(path));
   const CheckedFile& first = *model.files_.front();
-  GgufReader(first).read(model.metadata_, model.tensors_);
+  GgufReader(first, passed_over).read(model.metadata_, model.tensors_);
   const int64_t count = model.integer("split.count").value_or(1), number = model.integer("split.no").value_or(0);
   if (count <= 1) return model;
   if (number != 0 || static_cast<uint64_t>(count) > kMostParts ||
@@ -315,7 +331,7 @@ GgufModel GgufModel::open(const std::filesystem::path& path) {
                          "download the missing file");
     model.files_.push_back(std::make_unique<CheckedFile>(part));
     std::map<std::string, GgufValue, std::less<>> own;
-    GgufReader(*model.files_.back()).read(own, model.tensors_);
+    GgufReader(*model.files_.back(), passed_over).read(own, model.tensors_);
     for (const auto& [key, expected] : {std::pair{"split.no", next}, std::pair{"split.count", count}}) {
       const auto found = own.find(key);
       if (found == own.end() || found->second != GgufValue(expected))

@@ -16,6 +16,9 @@
 
 namespace nodewright {
 
+// Where the keys of a tokenizer begin, whose arrays are nearly all of a header.
+inline constexpr std::string_view kGgufTokenizer = "tokenizer.";
+
 // Whether the path's name says so: "model.gguf".
 bool is_gguf(const std::filesystem::path& path);
 // The models of a folder that may be opened, by name: not later parts of one, nor projectors of images (mmproj-*).
@@ -48,7 +51,8 @@ class GgufModel {
   // Opens a file, and where its name ends in -00001-of-00004.gguf the others, too. Throws Error, naming the file, the
   // key or tensor and the numbers, for another format or version, a header that is cut short, a key or tensor that
   // appears twice, a type that is not known, a tensor that the file does not hold, and a part that is missing.
-  static GgufModel open(const std::filesystem::path& path);
+  // Arrays of keys that begin with `passed_over` are checked and not kept, unless that is empty.
+  static GgufModel open(const std::filesystem::path& path, std::string_view passed_over = {});
 
   const std::filesystem::path& path() const { return path_; }
   const std::map<std::string, GgufValue, std::less<>>& metadata() const { return metadata_; }  // of the first file

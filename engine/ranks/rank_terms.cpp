@@ -46,7 +46,7 @@ void add_file(ContentHash& hash, const fs::path& path, uint64_t head) {
 // The header of a GGUF file ends wherever its vocabulary does: the digest covers what it says of tensors, and the first
 // bytes of each.
 void add_gguf(ContentHash& hash, const fs::path& path) {
-  const GgufModel model = GgufModel::open(path);
+  const GgufModel model = GgufModel::open(path, kGgufTokenizer);
   for (const GgufTensor& tensor : model.tensors()) {
     hash.add_field(fmt::format("{} {} {} {}", tensor.name, tensor.type->name, tensor.offset, tensor.bytes));
     add_bytes(hash, *tensor.file, tensor.offset, std::min(tensor.bytes, kBlockBytes));

@@ -10,6 +10,7 @@
 #include "base/file_to_read.h"
 #include "base/json_file.h"
 #include "models/adapters/adapter_layout.h"
+#include "models/config/gguf_config.h"
 #include "models/weights/bf16_conversion.h"
 #include "models/weights/weights.h"
 #include "runtime/error.h"
@@ -103,6 +104,11 @@ std::vector<float> read_floats(const TensorInfo& tensor) {
 }
 
 LoraAdapter LoraAdapter::open(const std::filesystem::path& folder, const ModelConfig& config, int64_t most_rank) {
+  if (config.names.layers == kGgufLayers)
+    throw Error({.doing = "use the adapter",
+                 .object = folder.string(),
+                 .detail = "the model is a GGUF file, whose matrices have other names than PEFT's",
+                 .advice = "the checkpoint in the Hugging Face layout"});
   LoraAdapter adapter(folder);
   const AdapterConfig about = AdapterConfig::read(folder);
   if (!is_present(folder / kAdapterTensors))

@@ -289,7 +289,7 @@ void apply_gguf(const GgufModel& model, ModelConfig& config) {
   TensorNames& n = config.names;
   n.prefix.clear();
   n.other_prefix.clear();
-  n.embedding = "token_embd", n.final_norm = "output_norm", n.head = "output", n.layers = "blk";
+  n.embedding = "token_embd", n.final_norm = "output_norm", n.head = "output", n.layers = kGgufLayers;
   const auto rename = [](std::string& name, const char* to) {
     if (!name.empty()) name = to;
   };

@@ -29,29 +29,36 @@ uint64_t repeats_of(const std::string& pattern) {
   return product;
 }
 
+struct PatternPlace {
+  const std::string& doing;
+  const std::filesystem::path& path;
+
+  [[noreturn]] void refuse(std::string detail) const {
+    throw Error({.doing = doing, .object = path.string(), .detail = std::move(detail)});
+  }
+};
+
 }  // namespace
 
 std::regex name_pattern(const std::string& doing, const std::filesystem::path& path, const std::string& key,
                         const std::string& pattern) {
-  const auto refuse = [&](std::string detail) {
-    throw Error({.doing = doing, .object = path.string(), .detail = std::move(detail)});
-  };
+  const PatternPlace place{doing, path};
   if (pattern.size() > kLongestPattern)
-    refuse(
+    place.refuse(
         fmt::format("the pattern of {} has {} characters, expected at most {}", key, pattern.size(), kLongestPattern));
   size_t digits = 0;  // in a row: std::regex counts beyond what an integer holds
   for (const char c : pattern)
     if ((digits = c >= '0' && c <= '9' ? digits + 1 : 0) > kMostDigits)
-      refuse(fmt::format("{} is {}, with a number of more than {} digits", key, in_quotes(pattern), kMostDigits));
+      place.refuse(fmt::format("{} is {}, with a number of more than {} digits", key, in_quotes(pattern), kMostDigits));
   if (repeats_of(pattern) > kMostRepeats)
-    refuse(fmt::format("{} is {}, which repeats a part more than {} times", key, in_quotes(pattern), kMostRepeats));
+    place.refuse(
+        fmt::format("{} is {}, which repeats a part more than {} times", key, in_quotes(pattern), kMostRepeats));
   try {
     return std::regex(pattern, std::regex::ECMAScript | std::regex_constants::__polynomial);
   } catch (const std::regex_error& error) {
-    refuse(fmt::format("{} is {}, no regular expression that is understood here: {}", key, in_quotes(pattern),
-                       error.what()));
+    place.refuse(fmt::format("{} is {}, no regular expression that is understood here: {}", key, in_quotes(pattern),
+                             error.what()));
   }
-  return {};  // not reached
 }
 
 }  // namespace nodewright

@@ -12,6 +12,7 @@
 #include "base/gguf_file.h"
 #include "base/json_file.h"
 #include "models/weights/formats/gguf_format.h"
+#include "models/weights/formats/stored_tensor.h"
 #include "runtime/error.h"
 
 namespace nodewright {
@@ -110,7 +111,12 @@ const TensorInfo* Checkpoint::find(std::string_view name) const {
 
 const TensorInfo* Checkpoint::find_encoded(std::string_view name, const std::vector<int64_t>& shape) const {
   const auto known = encoded_.find(name);
-  if (known != encoded_.end() && known->second.tensor.shape == shape) return &known->second.tensor;
+  if (known != encoded_.end()) {
+    if (known->second.tensor.shape != shape)
+      refuse_stored(known->second.tensor, fmt::format("expected shape {}, and {} before", shape_text(shape),
+                                                      shape_text(known->second.tensor.shape)));
+    return &known->second.tensor;
+  }
   if (!format_) return nullptr;
   Encoded encoded;
   encoded.matrix = format_->matrix(std::string(name), shape, *this);
@@ -153,7 +159,7 @@ const TensorInfo& Checkpoint::require(std::string_view name, const std::vector<i
     refuse_tensor(tensor->file->path(),
                   fmt::format("its dtype is {}, supported are BF16, F16 and F32", dtype_name(tensor->dtype)),
                   format_ ? "check that config.json belongs to these weights"
-                          : "a config.json whose quantization_config says what it means");
+                          : "a config.json with the quantization_config of these weights");
   return *tensor;
 }
 

@@ -345,8 +345,8 @@ class Image {
       const bool other = std::ranges::any_of(
           names_.unused_beginnings, [&](std::string_view beginning) { return tensor.name.starts_with(beginning); });
       const bool spare_head = config_.tied && tensor.name == names_.head + ".weight";
-      const bool of_format = checkpoint_.format() != nullptr && checkpoint_.format()->is_spare(tensor.name);
-      if (used_.contains(&tensor) || derived || other || spare_head || of_format) continue;
+      if (used_.contains(&tensor) || derived || other || spare_head) continue;
+      if (checkpoint_.format() != nullptr && checkpoint_.format()->is_spare(tensor, checkpoint_)) continue;
       if (count++ == 0) first = &tensor;
     }
     if (first)

@@ -5,8 +5,10 @@
 #include <algorithm>
 
 #include "base/file_to_read.h"
+#include "base/gguf_file.h"
 #include "runtime/error.h"
 #include "serve/api/api_error.h"
+#include "text/tokenizer/files/gguf_tokenizer.h"
 
 namespace nodewright {
 namespace {
@@ -97,13 +99,16 @@ std::string model_entry(const ServedModel& model, std::string_view name) {
 }
 
 std::string tokenizer_info(const ServedModel& model) {
-  if (!model.tokenizer) throw ApiError(404, "the model has no tokenizer.json");
+  if (!model.tokenizer) throw ApiError(404, "the model has no tokenizer");
   RequestJson info = RequestJson::object();
   if (const auto text = text_of_file(model.folder / "tokenizer_config.json"))
     info = RequestJson::parse(*text, nullptr, false);
   if (!info.is_object()) throw ApiError(500, "tokenizer_config.json is not a JSON object");
   if (!info.contains("tokenizer_class")) info["tokenizer_class"] = "PreTrainedTokenizerFast";
   const std::filesystem::path& given = model.defaults.chat_template;
+  if (given.empty() && is_gguf(model.folder))
+    for (const auto& [name, source] : read_gguf_templates(model.folder))
+      if (name == "default") info["chat_template"] = source;
   if (const auto source = text_of_file(given.empty() ? model.folder / "chat_template.jinja" : given))
     info["chat_template"] = *source;
   const auto spelled = [&](const char* name, const std::optional<int64_t>& id) {  // lm-eval reads eos_token

@@ -42,6 +42,26 @@ TEST(GgufModel, HoldsMetadataAndTensors) {
   EXPECT_EQ(value, 4);
 }
 
+TEST(GgufModel, LeavesOutArraysThatArePassedOver) {
+  test::GgufWriter writer;
+  writer.add("a.texts", std::vector<std::string>{"x", "", "yz"});
+  writer.add("a.numbers", std::vector<int32_t>{-1, 3});
+  writer.add("a.text", "some");
+  writer.add("b.numbers", std::vector<int32_t>{5});
+  writer.add_tensor("t", {1, 2, 3});
+  const ScratchFolder folder;
+  const auto path = folder.write("m.gguf", writer.bytes());
+  const GgufModel model = GgufModel::open(path, "a.");
+  EXPECT_EQ(model.texts("a.texts"), nullptr);
+  EXPECT_EQ(model.numbers("a.numbers"), nullptr);
+  EXPECT_EQ(model.text("a.text"), "some");
+  EXPECT_EQ(*model.numbers("b.numbers"), std::vector<double>{5});
+  EXPECT_EQ(model.find("t")->offset, GgufModel::open(path).find("t")->offset);
+  const std::string whole = writer.bytes();
+  for (size_t bytes = 0; bytes < whole.find("b.numbers"); ++bytes)
+    expect_error([&] { GgufModel::open(folder.write("m.gguf", whole.substr(0, bytes)), "a."); }, {"m.gguf"});
+}
+
 TEST(GgufModel, IsMadeOfAllItsParts) {
   const auto part = [](uint16_t number, uint16_t count, uint16_t tensors = 3) {
     test::GgufWriter writer;

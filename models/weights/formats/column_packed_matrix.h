@@ -1,4 +1,4 @@
-// A matrix of int4 or int8 codes that lies with its inputs downwards, [inputs, outputs], as GPTQ and AWQ store it.
+// A matrix of integer codes that is stored transposed, [in_features, out_features], as GPTQ and AWQ do.
 #pragma once
 
 #include <array>
@@ -13,11 +13,12 @@ namespace nodewright {
 // w[n, k] = (code - zero) * scale, zero and scale those of the group of k and of n.
 struct ColumnPackedParts {
   int64_t bits = 4;
-  int64_t rows = 0, cols = 0;          // of the matrix: outputs and inputs
-  int64_t group = 128;                 // inputs
-  bool packs_inputs = false;           // a word holds inputs below each other, else outputs beside each other
-  std::array<uint8_t, 16> place = {};  // of output c * codes_of_word() + i in its word, in codes; zeros have the same
-  uint32_t zero_addend = 0;            // added to a word of zeros, carries included
+  int64_t rows = 0, cols = 0;  // of the matrix: out_features and in_features
+  int64_t group = 128;         // in_features
+  bool packs_inputs = false;   // a word packs consecutive in_features, else consecutive out_features
+  std::array<uint8_t, 16> place =
+      {};                    // position in its word of out_feature c * codes_of_word() + i; also of zero points
+  uint32_t zero_addend = 0;  // added to a word of zeros, carries included
   const TensorInfo* codes = nullptr;  // I32 [inputs / codes of a word, outputs], or [inputs, outputs / codes of a word]
   const TensorInfo* scales = nullptr;  // [groups, outputs]
   const TensorInfo* zeros = nullptr;   // I32 [groups, outputs / codes of a word]

@@ -19,7 +19,7 @@ class EncodedMatrix {
   EncodedMatrix& operator=(const EncodedMatrix&) = delete;
 
   // Rows [first, first + rows) as the format defines them, in fp32 arithmetic: [rows, cols] floats. Throws Error,
-  // naming the tensor, where a file ends early or what it holds fits no shape.
+  // naming the tensor, where a file ends early or a stored index is out of range.
   virtual void decode(int64_t first, int64_t rows, std::span<float> to) const = 0;
 
   // As few rows as one decode() of them costs little more a row than one of all.

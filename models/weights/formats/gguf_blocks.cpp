@@ -152,10 +152,6 @@ constexpr Decoder kDecoders[] = {{"Q4_0", q4_0},  {"Q4_1", q4_1}, {"Q5_0", q5_0}
 }  // namespace
 
 void dequantize_blocks(const GgufType& type, const std::byte* blocks, std::span<float> to) {
-  const auto count = static_cast<int64_t>(to.size());
-  if (type.name == "F32") return convert_to_floats(Dtype::kF32, blocks, to.data(), count);
-  if (type.name == "F16") return convert_to_floats(Dtype::kF16, blocks, to.data(), count);
-  if (type.name == "BF16") return convert_to_floats(Dtype::kBF16, blocks, to.data(), count);
   for (const Decoder& one : kDecoders) {
     if (one.type != type.name) continue;
     const auto* from = reinterpret_cast<const Byte*>(blocks);

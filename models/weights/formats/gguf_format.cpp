@@ -90,9 +90,9 @@ class GgufFormat : public WeightFormat {
   bool stores(const std::string&, const Checkpoint&) const override { return false; }  // under the same name
 
   // Factors of frequencies, which models/config/gguf_config.cpp reads.
-  bool is_spare(std::string_view tensor) const override {
-    return tensor == "rope_freqs.weight" || tensor == "rope_factors_long.weight" ||
-           tensor == "rope_factors_short.weight";
+  bool is_spare(const TensorInfo& tensor, const Checkpoint&) const override {
+    return tensor.name == "rope_freqs.weight" || tensor.name == "rope_factors_long.weight" ||
+           tensor.name == "rope_factors_short.weight";
   }
 
  private:
@@ -105,7 +105,7 @@ class GgufFormat : public WeightFormat {
 std::unique_ptr<WeightFormat> open_gguf(const std::filesystem::path& path,
                                         std::vector<std::unique_ptr<CheckedFile>>& files,
                                         std::vector<TensorInfo>& tensors) {
-  GgufModel model = GgufModel::open(path);
+  GgufModel model = GgufModel::open(path, kGgufTokenizer);
   std::map<std::string, const GgufType*, std::less<>> types;
   std::set<std::string_view> used;
   for (const GgufTensor& tensor : model.tensors()) {

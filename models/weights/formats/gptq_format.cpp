@@ -3,56 +3,13 @@
 #include <fmt/format.h>
 
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "base/json_file.h"
 #include "models/config/config_fields.h"
-#include "models/weights/formats/column_packed_matrix.h"
 #include "models/weights/formats/packing_rules.h"
-#include "models/weights/formats/stored_tensor.h"
 
 namespace nodewright {
 namespace {
-
-class GptqFormat : public WeightFormat {
- public:
-  GptqFormat(PackingRules rules, GptqZeros zeros, bool ordered)
-      : WeightFormat(rules.words() + " (gptq)"), rules_(std::move(rules)), zeros_(zeros), ordered_(ordered) {}
-
-  std::unique_ptr<EncodedMatrix> matrix(const std::string& name, const std::vector<int64_t>& shape,
-                                        const Checkpoint& checkpoint) const override {
-    if (shape.size() != 2 || !stores(name, checkpoint)) return nullptr;
-    const std::string module = module_of(name) + ".";
-    const Packing packing = rules_.of(module_of(name));
-    ColumnPackedParts parts{.bits = packing.bits, .rows = shape[0], .cols = shape[1], .packs_inputs = true};
-    parts.group = packing.group < 0 ? shape[1] : packing.group;
-    // One in each code: 0x11111111 of 4 bits.
-    if (zeros_ == GptqZeros::less_one) parts.zero_addend = UINT32_MAX / ((1u << packing.bits) - 1);
-    std::iota(parts.place.begin(), parts.place.end(), 0);
-    const int64_t in_word = parts.codes_of_word();
-    if (shape[0] % in_word != 0 || shape[1] % in_word != 0)
-      refuse_stored(*checkpoint.find(module + "qweight"),
-                    fmt::format("the matrix is {}, expected multiples of {}", shape_text(shape), in_word));
-    const auto require = [&](const char* part, const std::vector<int64_t>& of_part,
-                             std::initializer_list<Dtype> dtypes) {
-      return &require_stored(checkpoint, module + part, {of_part}, dtypes, name);
-    };
-    parts.codes = require("qweight", {shape[1] / in_word, shape[0]}, {Dtype::kI32});
-    parts.scales = require("scales", {parts.group_count(), shape[0]}, {Dtype::kF16, Dtype::kBF16, Dtype::kF32});
-    parts.zeros = require("qzeros", {parts.group_count(), shape[0] / in_word}, {Dtype::kI32});
-    if (ordered_ || checkpoint.find(module + "g_idx")) parts.groups = require("g_idx", {shape[1]}, {Dtype::kI32});
-    return column_packed_matrix(fmt::format("int{} (gptq)", packing.bits), parts);
-  }
-
-  bool stores(const std::string& name, const Checkpoint& checkpoint) const override {
-    return !module_of(name).empty() && checkpoint.find(module_of(name) + ".qweight") != nullptr;
-  }
-
- private:
-  PackingRules rules_;
-  GptqZeros zeros_;
-  bool ordered_;  // groups lie in any order, which g_idx has
-};
 
 // "+:PATTERN" or PATTERN changes bits or group_size of the modules that begin with what it matches. "-:PATTERN" leaves
 // modules as they were, and their tensors say the same (GPTQModel, quantization/config.py, dynamic_get).
@@ -69,10 +26,6 @@ void read_dynamic(const ConfigFields& fields, PackingRules& rules) {
 }
 
 }  // namespace
-
-std::unique_ptr<WeightFormat> gptq_format(PackingRules rules, GptqZeros zeros, bool ordered) {
-  return std::make_unique<GptqFormat>(std::move(rules), zeros, ordered);
-}
 
 std::unique_ptr<WeightFormat> read_gptq_format(const ConfigFields& fields) {
   PackingRules rules(fields, {2, 4, 8});

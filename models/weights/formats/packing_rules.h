@@ -56,8 +56,8 @@ class PackingRules {
   std::vector<Pattern> patterns_;
 };
 
-// Integers packed along the inputs (gptq_format.cpp), whose groups g_idx orders if `ordered`, and along the outputs
-// (awq_format.cpp).
+// Integers packed along the inputs, whose groups g_idx orders if `ordered`, and along the outputs
+// (column_packed_format.cpp).
 enum class GptqZeros : uint8_t { less_one, as_they_are };  // versions 1 and 2
 std::unique_ptr<WeightFormat> gptq_format(PackingRules rules, GptqZeros zeros, bool ordered);
 std::unique_ptr<WeightFormat> awq_format(PackingRules rules);

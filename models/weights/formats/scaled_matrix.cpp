@@ -24,10 +24,11 @@ class ScaledMatrix : public EncodedMatrix {
  public:
   ScaledMatrix(std::string format, const ScaledParts& p)
       : EncodedMatrix(std::move(format), present({p.codes, p.scales, p.zeros, p.groups, p.global, p.whole_shape})),
-        p_(p) {}
+        p_(p) {
+    if (p_.whole_shape != nullptr) check_shape();
+  }
 
   void decode(int64_t first, int64_t rows, std::span<float> to) const override {
-    if (p_.whole_shape != nullptr) check_shape();
     const auto cols = static_cast<size_t>(p_.cols), grid_cols = static_cast<size_t>(p_.grid_cols());
     const int64_t first_grid = first / p_.block_rows, end_grid = (first + rows - 1) / p_.block_rows + 1;
     const std::vector<float> scales = scales_of(first_grid, end_grid), zeros = zeros_of(first_grid, end_grid);

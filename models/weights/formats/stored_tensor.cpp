@@ -17,21 +17,8 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-// Sign, exponent, mantissa; what the highest exponent means is up to the caller.
-std::array<float, 256> small_floats(int mantissa_bits, int bias) {
-  std::array<float, 256> values;
-  for (int code = 0; code < 256; ++code) {
-    const int mantissa = code & ((1 << mantissa_bits) - 1), exponent = (code & 0x7f) >> mantissa_bits;
-    const int whole = exponent == 0 ? mantissa : mantissa + (1 << mantissa_bits);
-    const float magnitude = std::ldexp(static_cast<float>(whole), std::max(exponent, 1) - bias - mantissa_bits);
-    values[static_cast<size_t>(code)] = code < 128 ? magnitude : -magnitude;
-  }
-  return values;
-}
-
 std::span<const float, 256> values_of(Dtype dtype) {
-  if (dtype == Dtype::kF8E4M3) return values_of_e4m3();
-  return dtype == Dtype::kF8E5M2 ? values_of_e5m2() : values_of_e8m0();
+  return dtype == Dtype::kF8E4M3 ? values_of_e4m3() : values_of_e8m0();
 }
 
 template <class List, class Word>
@@ -88,20 +75,14 @@ void read_values(const TensorInfo& tensor, uint64_t first, std::span<float> to) 
 
 std::span<const float, 256> values_of_e4m3() {
   static const std::array<float, 256> values = [] {
-    std::array<float, 256> all = small_floats(3, 7);
+    std::array<float, 256> all;
+    for (int code = 0; code < 256; ++code) {
+      const int mantissa = code & 7, exponent = code >> 3 & 15;
+      const int whole = exponent == 0 ? mantissa : mantissa + 8;
+      const float magnitude = std::ldexp(static_cast<float>(whole), std::max(exponent, 1) - 10);
+      all[static_cast<size_t>(code)] = code < 128 ? magnitude : -magnitude;
+    }
     all[0x7f] = all[0xff] = kNan;
-    return all;
-  }();
-  return values;
-}
-
-std::span<const float, 256> values_of_e5m2() {
-  static const std::array<float, 256> values = [] {
-    std::array<float, 256> all = small_floats(2, 15);
-    all[0x7c] = std::numeric_limits<float>::infinity();
-    all[0xfc] = -all[0x7c];
-    for (const size_t sign : {0x00, 0x80})
-      for (size_t code = 0x7d; code <= 0x7f; ++code) all[sign + code] = kNan;
     return all;
   }();
   return values;

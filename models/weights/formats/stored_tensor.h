@@ -23,7 +23,7 @@ const TensorInfo& require_stored(const Checkpoint& checkpoint, const std::string
                                  std::initializer_list<std::vector<int64_t>> shapes,
                                  std::initializer_list<Dtype> dtypes, const std::string& of);
 
-// Elements [first, first + to.size()) of BF16, F16, F32, F8_E4M3, F8_E5M2, F8_E8M0, or U8 that are F8_E8M0. Throws
+// Elements [first, first + to.size()) of BF16, F16, F32, F8_E4M3, F8_E8M0, or U8 that are F8_E8M0. Throws
 // Error where the file ends early.
 void read_values(const TensorInfo& tensor, uint64_t first, std::span<float> to);
 
@@ -33,10 +33,9 @@ void read_elements(const TensorInfo& tensor, uint64_t first, std::span<T, kCount
   tensor.file->read(tensor.offset + first * sizeof(T), std::as_writable_bytes(to));
 }
 
-// The values of all codes of a byte. E4M3 (fn): no infinities, NaN at 0x7f and 0xff; E8M0: 2^(code - 127), NaN at 0xff;
-// E5M2 as IEEE 754 (OCP 8-bit floating point, 1.0; microscaling formats, 1.0, 5.4.1).
+// The values of all codes of a byte. E4M3 (fn): no infinities, NaN at 0x7f and 0xff; E8M0: 2^(code - 127), NaN at 0xff
+// (OCP 8-bit floating point, 1.0; microscaling formats, 1.0, 5.4.1).
 std::span<const float, 256> values_of_e4m3();
-std::span<const float, 256> values_of_e5m2();
 std::span<const float, 256> values_of_e8m0();
 // E2M1: 0, 0.5, 1, 1.5, 2, 3, 4, 6, then the same negated.
 std::span<const float, 16> values_of_e2m1();

@@ -33,7 +33,13 @@ constexpr Method kMethods[] = {{"fp8", read_fp8_format},
                                {"modelopt", read_modelopt_format},
                                {"modelopt_fp4", read_modelopt_format, true}};
 
-std::unique_ptr<WeightFormat> read_format(const ConfigFields& fields) {
+// What config.json lacks where one of these lies beside it.
+struct OlderFile {
+  const char *name, *method;
+};
+constexpr OlderFile kOlderFiles[] = {{"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}};
+
+std::unique_ptr<WeightFormat> read_method(const ConfigFields& fields) {
   std::string method = fields.text("quant_method", "");
   // ModelOpt's own file, and what older versions of compressed-tensors wrote, name no method.
   if (method.empty() && fields.has("quant_algo")) method = "modelopt";
@@ -48,14 +54,27 @@ std::unique_ptr<WeightFormat> read_format(const ConfigFields& fields) {
                 fmt::format("a checkpoint without quantization, or with one of {}", supported));
 }
 
+std::unique_ptr<WeightFormat> read_format(const ConfigFields& fields) {
+  std::unique_ptr<WeightFormat> format = read_method(fields);
+  if (fields.object("kv_cache_scheme") != nullptr || !fields.text("kv_cache_quant_algo", "").empty())
+    format->add_words("; its quantized cache is not used");
+  return format;
+}
+
+std::unique_ptr<WeightFormat> declared_in(const ConfigFields& config) {
+  for (const char* key : {"quantization_config", "compression_config"})
+    if (const json* found = config.object(key)) return read_format(config.inside(*found, config.prefix() + key + "."));
+  return nullptr;
+}
+
 }  // namespace
 
-bool WeightFormat::is_spare(std::string_view tensor) const {
+bool WeightFormat::is_spare(const TensorInfo& tensor, const Checkpoint&) const {
   constexpr std::string_view kSpare[] = {".input_scale",  ".input_zero_point",  ".input_global_scale",
                                          ".input_g_idx",  ".activation_scale",  ".activation_scale_inv",
                                          ".output_scale", ".output_zero_point", ".q_scale",
                                          ".k_scale",      ".v_scale",           ".kv_scale"};
-  return std::ranges::any_of(kSpare, [&](std::string_view ending) { return tensor.ends_with(ending); });
+  return std::ranges::any_of(kSpare, [&](std::string_view ending) { return tensor.name.ends_with(ending); });
 }
 
 std::unique_ptr<WeightFormat> weight_format_of(const std::filesystem::path& folder) {
@@ -64,13 +83,22 @@ std::unique_ptr<WeightFormat> weight_format_of(const std::filesystem::path& fold
   if (!is_present(path)) return nullptr;
   const json object = read_json_object(path, doing, kLargestQuantConfig);
   const ConfigFields config(object, path.string(), doing);
-  for (const char* key : {"quantization_config", "compression_config"})
-    if (const json* found = config.object(key)) return read_format(config.inside(*found, std::string(key) + "."));
+  if (std::unique_ptr<WeightFormat> format = declared_in(config)) return format;
+  if (const json* text = config.object("text_config"))
+    if (std::unique_ptr<WeightFormat> format = declared_in(config.inside(*text, "text_config."))) return format;
+  for (const OlderFile& one : kOlderFiles)
+    if (is_present(folder / one.name))
+      config.refuse(
+          fmt::format("it has no quantization_config, and {} lies beside it", one.name),
+          fmt::format("that file's object as quantization_config, with \"quant_method\": \"{}\"", one.method));
   if (!is_present(other)) return nullptr;
   const json about = read_json_object(other, doing, kLargestQuantConfig);
   const ConfigFields fields(about, other.string(), doing);
   const json* found = fields.object("quantization");
-  return found ? read_format(fields.inside(*found, "quantization.")) : nullptr;
+  if (found == nullptr) return nullptr;
+  const ConfigFields quantization = fields.inside(*found, "quantization.");
+  const bool cache_alone = quantization.has("quant_algo") && quantization.find("quant_algo") == nullptr;
+  return cache_alone ? nullptr : read_format(quantization);
 }
 
 }  // namespace nodewright

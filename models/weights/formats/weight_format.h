@@ -33,10 +33,11 @@ class WeightFormat {
   virtual bool stores(const std::string& name, const Checkpoint& checkpoint) const = 0;
 
   // Whether a tensor belongs to the format, and not to weights: scales of activations or of the cache.
-  virtual bool is_spare(std::string_view tensor) const;
+  virtual bool is_spare(const TensorInfo& tensor, const Checkpoint& checkpoint) const;
 
   // "fp8, blocks of 128 x 128"; for people.
   const std::string& words() const { return words_; }
+  void add_words(std::string_view more) { words_ += more; }
 
  protected:
   explicit WeightFormat(std::string words) : words_(std::move(words)) {}
@@ -45,9 +46,10 @@ class WeightFormat {
   std::string words_;
 };
 
-// The format that folder/config.json declares under quantization_config or compression_config, or that
-// folder/hf_quant_config.json does. Null where none does, and without config.json. Throws Error, naming the file and
-// the key, for a format that is not supported and for parameters that it cannot have.
+// The format that folder/config.json declares under quantization_config or compression_config, also of its text_config,
+// or that folder/hf_quant_config.json does. Null where none does, and without config.json. Throws Error, naming the
+// file and the key, for a format that is not supported, for parameters that it cannot have, and for the files in which
+// older versions of AutoGPTQ and AutoAWQ declared theirs.
 std::unique_ptr<WeightFormat> weight_format_of(const std::filesystem::path& folder);
 
 // One for each quant_method, from that object.

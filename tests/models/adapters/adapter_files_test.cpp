@@ -69,6 +69,12 @@ class AdapterFiles : public testing::Test {
   ScratchFolder scratch_;
 };
 
+TEST_F(AdapterFiles, AreRefusedWhereTheModelIsAGgufFile) {
+  const std::string text = problem(base_config("gguf/llama/model.gguf"));
+  expect_one_line(text, "GGUF");
+  expect_words(text, {"GGUF file", "Hugging Face layout"});
+}
+
 TEST_F(AdapterFiles, AreReadAsPeftMeansThem) {
   const LoraAdapter all = LoraAdapter::open(golden_adapter("llama_all"), base_config(), kMostRank);
   EXPECT_EQ(all.modules().size(), 14u);

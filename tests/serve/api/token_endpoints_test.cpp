@@ -10,7 +10,9 @@
 
 #include "serve/api/answer/event_text.h"
 #include "serve/api/answer/logprob_shapes.h"
+#include "tests/base/gguf_writer.h"
 #include "tests/serve/api/fake_engine.h"
+#include "tests/support/scratch_folder.h"
 
 namespace nodewright::test {
 namespace {
@@ -89,6 +91,17 @@ TEST(TokenEndpoints, TheTokenizersInfoHasItsEndAndTheTemplate) {
   folder.write("tokenizer.json", read_text(demo_folder() / "tokenizer.json"));
   const ServedCase bare(folder.path());
   EXPECT_EQ(Json::parse(bare.api.tokenizer_info())["eos_token"], "<|end_of_text|>");
+}
+
+TEST(TokenEndpoints, TheTokenizersInfoOfAGgufFileHasItsTemplate) {
+  test::GgufWriter writer;
+  writer.add("tokenizer.chat_template", "{{ messages }}");
+  const ScratchFolder folder;
+  const std::filesystem::path file = folder.write("m.gguf", writer.bytes());
+  const ModelConfig config = read_model_config(demo_folder());
+  const std::optional<Tokenizer> tokenizer = Tokenizer::from_folder(demo_folder());
+  const OpenAiApi api(ServedModel{config, tokenizer, file, {"demo"}, 1024, {.model = file}, 0});
+  EXPECT_EQ(Json::parse(api.tokenizer_info())["chat_template"], "{{ messages }}");
 }
 
 TEST(TokenEndpoints, CallsAreRendered) {

@@ -1,4 +1,4 @@
-// Keys and defaults: llama.cpp, src/llama-vocab.cpp; cuts of words: the tokenizer.json files that its names stand for.
+// Keys and defaults: llama.cpp, src/llama-vocab.cpp; pre-tokenizers: the tokenizer.json files that its names stand for.
 #include "text/tokenizer/files/gguf_tokenizer.h"
 
 #include <fmt/format.h>
@@ -10,6 +10,7 @@
 #include "base/json_file.h"
 #include "runtime/error.h"
 #include "text/tokenizer/files/components.h"
+#include "text/tokenizer/files/piece_vocabulary.h"
 #include "text/tokenizer/files/section_reader.h"
 #include "text/tokenizer/files/tokenizer_json.h"
 #include "text/unicode/utf8.h"
@@ -17,40 +18,37 @@
 namespace nodewright {
 namespace {
 
-using CutJson = nlohmann::json;
+using StepJson = nlohmann::json;
 
 constexpr std::string_view kOf = "tokenizer.ggml.";
 
-// token_type of llama.cpp.
-enum GgufTokenType : int { kGgufNormal = 1, kGgufUnknown, kGgufControl, kGgufUserDefined, kGgufUnused, kGgufByte };
-
-constexpr const char* kCutGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-constexpr const char* kCutLlama3 =
+constexpr const char* kGpt2Words = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+constexpr const char* kLlama3Words =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
-constexpr const char* kCutQwen2 =
+constexpr const char* kQwen2Words =
     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
-// How a text is cut into words, by the name under tokenizer.ggml.pre.
-struct GgufCut {
+// By the name under tokenizer.ggml.pre.
+struct GgufPreTokenizer {
   std::string_view name;
-  const char* pattern;
-  bool digits_alone = false;    // each digit is a word of its own, before the pattern is used
+  const char* words;            // a pattern
+  bool splits_digits = false;   // each digit is a word of its own
   bool ignores_merges = false;  // a word that is a token stays whole
   bool composes = false;        // NFC before
   bool adds_bos = false;        // where no key says so
 };
-constexpr GgufCut kCuts[] = {{"llama-bpe", kCutLlama3, false, true, false, true},
-                             {"llama3", kCutLlama3, false, true, false, true},
-                             {"llama-v3", kCutLlama3, false, true, false, true},
-                             {"smaug-bpe", kCutLlama3},
-                             {"dbrx", kCutLlama3},
-                             {"qwen2", kCutQwen2, false, false, true},
-                             {"gpt-2", kCutGpt2},
-                             {"olmo", kCutGpt2},
-                             {"phi-2", kCutGpt2},
-                             {"smollm", kCutGpt2, true},
-                             {"starcoder", kCutGpt2, true},
-                             {"refact", kCutGpt2, true}};
+constexpr GgufPreTokenizer kPreTokenizers[] = {{"llama-bpe", kLlama3Words, false, true, false, true},
+                                               {"llama3", kLlama3Words, false, true, false, true},
+                                               {"llama-v3", kLlama3Words, false, true, false, true},
+                                               {"smaug-bpe", kLlama3Words},
+                                               {"dbrx", kLlama3Words},
+                                               {"qwen2", kQwen2Words, false, false, true},
+                                               {"gpt-2", kGpt2Words},
+                                               {"olmo", kGpt2Words},
+                                               {"phi-2", kGpt2Words},
+                                               {"smollm", kGpt2Words, true},
+                                               {"starcoder", kGpt2Words, true},
+                                               {"refact", kGpt2Words, true}};
 
 class GgufTokenizerReader {
  public:
@@ -64,12 +62,12 @@ class GgufTokenizerReader {
     if (const std::vector<double>* types = model.numbers(key("token_type"))) {
       check_length(*types, "token_type");
       for (const double type : *types) {
-        if (!(type >= 0 && type <= static_cast<double>(kGgufByte)) || type != std::trunc(type))
+        if (!(type >= 0 && type <= static_cast<double>(PieceType::byte)) || type != std::trunc(type))
           reader_.fail(fmt::format("key 'tokenizer.ggml.token_type' has {}, expected numbers from 1 to 6", type));
-        types_.push_back(static_cast<int>(type));
+        types_.push_back(static_cast<PieceType>(type));
       }
     } else {
-      types_.assign(tokens->size(), kGgufNormal);
+      types_.assign(tokens->size(), PieceType::normal);
     }
   }
 
@@ -106,74 +104,48 @@ class GgufTokenizerReader {
                                numbers.size(), tokens_->size()));
   }
 
-  // SentencePiece's BPE: as text/tokenizer/files/piece_file.cpp reads it.
+  // SentencePiece's BPE.
   void read_pieces() {
     adds_bos_ = true;
     ModelForm& form = out_.model;
     form.kind = ModelForm::Kind::piece_merges;
-    form.single_precision = form.byte_fallback = true;
+    form.byte_fallback = true;
+    form.unknown_id = token_id("unknown_token_id");
     const std::vector<double>* scores = model_.numbers(key("scores"));
     if (scores == nullptr) reader_.fail("key 'tokenizer.ggml.scores' is missing");
     check_length(*scores, "scores");
-    form.unknown_id = token_id("unknown_token_id");
-    TokenMap spellings;
-    std::vector<std::pair<std::string_view, std::int32_t>> kept;
-    for (std::size_t i = 0; i < tokens_->size(); ++i) {
-      const auto id = static_cast<TokenId>(i);
-      const int type = types_[i];
-      std::string spelling = to_valid_utf8((*tokens_)[i]);
-      if (!std::isfinite((*scores)[i]))
-        reader_.fail(
-            fmt::format("the score of token {} is {}, not a finite number", in_quotes(spelling), (*scores)[i]));
-      if (spellings.insert(spelling, id) != id)
-        reader_.fail(fmt::format("token {} appears twice", in_quotes(spelling)));
-      if (type == kGgufUnknown && !form.unknown_id) form.unknown_id = id;
-      if (type == kGgufUnknown || type == kGgufControl)
-        out_.added_tokens.push_back({.id = id, .content = spelling, .special = true});
-      form.pieces.push_back(type == kGgufNormal        ? ModelForm::Piece::normal
-                            : type == kGgufUserDefined ? ModelForm::Piece::user_defined
-                            : type == kGgufUnused      ? ModelForm::Piece::unused
-                                                       : ModelForm::Piece::other);
-      form.scores.push_back((*scores)[i]);
-      form.vocab.emplace_back(std::move(spelling), id);
-    }
-    if (!form.unknown_id) reader_.fail("it has no unknown token");
-    for (const auto& [spelling, id] : form.vocab)
-      if (types_[static_cast<std::size_t>(id)] == kGgufUserDefined) kept.emplace_back(spelling, id);
+    PieceVocabulary pieces(reader_, out_);
+    for (std::size_t i = 0; i < tokens_->size(); ++i) pieces.add(to_valid_utf8((*tokens_)[i]), (*scores)[i], types_[i]);
     PieceText text;
     text.add_prefix = model_.boolean(key("add_space_prefix")).value_or(true);
     text.remove_extra_spaces = model_.boolean(key("remove_extra_whitespaces")).value_or(false);
-    text.kept = PrefixTree(std::move(kept));
-    out_.decoder.add(Replacement{"\u2581", " "});
-    out_.decoder.set_bytes(TokenDecoder::Bytes::pieces);
-    if (text.add_prefix) out_.decoder.set_strip({.start = 1});
-    out_.normalizer.add(std::move(text));
+    pieces.finish(std::move(text));
   }
 
   void read_byte_pairs() {
     const std::string name = model_.text(key("pre")).value_or("default");
-    const GgufCut* cut = nullptr;
-    for (const GgufCut& one : kCuts)
-      if (one.name == name) cut = &one;
-    if (cut == nullptr) reader_.refuse(fmt::format("'tokenizer.ggml.pre' {}", in_quotes(name)));
-    adds_bos_ = cut->adds_bos;
-    CutJson steps = CutJson::array();
-    if (cut->digits_alone) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
+    const GgufPreTokenizer* found = nullptr;
+    for (const GgufPreTokenizer& one : kPreTokenizers)
+      if (one.name == name) found = &one;
+    if (found == nullptr) reader_.refuse(fmt::format("'tokenizer.ggml.pre' {}", in_quotes(name)));
+    adds_bos_ = found->adds_bos;
+    StepJson steps = StepJson::array();
+    if (found->splits_digits) steps.push_back({{"type", "Digits"}, {"individual_digits", true}});
     steps.push_back(
-        {{"type", "Split"}, {"pattern", {{"Regex", cut->pattern}}}, {"behavior", "Isolated"}, {"invert", false}});
+        {{"type", "Split"}, {"pattern", {{"Regex", found->words}}}, {"behavior", "Isolated"}, {"invert", false}});
     steps.push_back(
         {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", false}});
     out_.pre_tokenizer = read_pre_tokenizer(reader_, {{"type", "Sequence"}, {"pretokenizers", steps}});
-    out_.normalizer = read_normalizer(reader_, cut->composes ? CutJson{{"type", "NFC"}} : CutJson());
+    out_.normalizer = read_normalizer(reader_, found->composes ? StepJson{{"type", "NFC"}} : StepJson());
     out_.decoder = read_decoder(
         reader_, {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", false}, {"use_regex", false}});
-    out_.model.ignore_merges = cut->ignores_merges;
+    out_.model.ignore_merges = found->ignores_merges;
     for (std::size_t i = 0; i < tokens_->size(); ++i) {
       const auto id = static_cast<TokenId>(i);
-      const bool special = types_[i] == kGgufControl || types_[i] == kGgufUnknown;
-      if (special || types_[i] == kGgufUserDefined)
+      const bool special = types_[i] == PieceType::control || types_[i] == PieceType::unknown;
+      if (special || types_[i] == PieceType::user_defined)
         out_.added_tokens.push_back({.id = id, .content = to_valid_utf8((*tokens_)[i]), .special = special});
-      else if (types_[i] != kGgufUnused)  // padding of the vocabulary
+      else if (types_[i] != PieceType::unused)  // padding of the vocabulary
         out_.model.vocab.emplace_back((*tokens_)[i], id);
     }
     const std::vector<std::string>* merges = model_.texts(key("merges"));
@@ -189,8 +161,8 @@ class GgufTokenizerReader {
   const GgufModel& model_;
   SectionReader reader_;
   const std::vector<std::string>* tokens_;
-  std::vector<int> types_;  // [token]
-  bool adds_bos_ = false;   // where no key says so
+  std::vector<PieceType> types_;  // [token]
+  bool adds_bos_ = false;         // where no key says so
   TokenizerFile out_;
 };
 
@@ -215,7 +187,7 @@ TokenSettings read_gguf_token_settings(const std::filesystem::path& path) {
 
 std::map<std::string, std::string> read_gguf_templates(const std::filesystem::path& path) {
   constexpr std::string_view kTemplate = "tokenizer.chat_template";
-  const GgufModel model = GgufModel::open(path);
+  const GgufModel model = GgufModel::open(path, kGgufTokenizer);
   std::map<std::string, std::string> templates;
   for (const auto& [key, value] : model.metadata()) {
     const auto* source = std::get_if<std::string>(&value);

@@ -3,13 +3,13 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <span>
 
 #include "base/checked_file.h"
 #include "base/file_to_read.h"
 #include "base/json_file.h"
+#include "text/tokenizer/files/piece_vocabulary.h"
 #include "text/tokenizer/files/proto_fields.h"
 #include "text/tokenizer/files/section_reader.h"
 #include "text/tokenizer/files/token_settings.h"
@@ -23,8 +23,6 @@ using SettingsJson = nlohmann::json;
 
 constexpr std::uint64_t kLargestPieceFile = std::uint64_t{256} << 20;  // bytes; Gemma's, the largest released, has 4 MB
 constexpr std::uint64_t kLargestSettings = std::uint64_t{64} << 20;    // bytes
-
-enum PieceType : std::uint64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
 class PieceFileReader {
  public:
@@ -51,10 +49,7 @@ class PieceFileReader {
       if (fields.number() == 3) read_normalizer(fields.bytes());
     }
     check(fields, "the model");
-    ModelForm& form = out_.model;
-    if (form.vocab.empty()) reader_.fail("it has no pieces, so it is not a SentencePiece model");
-    if (!form.unknown_id) reader_.fail("it has no unknown piece");
-    form.single_precision = true;
+    if (out_.model.vocab.empty()) reader_.fail("it has no pieces, so it is not a SentencePiece model");
   }
 
   void check(const ProtoFields& fields, const char* what) const {
@@ -65,33 +60,19 @@ class PieceFileReader {
     ProtoFields fields(message);
     std::string spelling;
     float score = 0;
-    std::uint64_t type = kNormal;
+    auto type = PieceType::normal;
     while (fields.next()) {
       if (fields.number() == 1) spelling = to_valid_utf8(fields.bytes());
       if (fields.number() == 2) score = fields.real();
-      if (fields.number() == 3) type = fields.value();
+      if (fields.number() == 3) type = static_cast<PieceType>(fields.value());
     }
     check(fields, "a piece");
-    ModelForm& form = out_.model;
-    const auto id = static_cast<TokenId>(form.vocab.size());
+    const auto id = static_cast<TokenId>(out_.model.vocab.size());
     if (id > kLargestTokenId) reader_.fail(fmt::format("it has more than {} pieces", kLargestTokenId + 1));
-    if (!std::isfinite(score))
-      reader_.fail(fmt::format("the score of piece {} is {}, not a finite number", in_quotes(spelling), score));
-    if (spellings_.insert(spelling, id) != id) reader_.fail(fmt::format("piece {} appears twice", in_quotes(spelling)));
-    if (type == kUnknown) {
-      if (form.unknown_id)
-        reader_.fail(
-            fmt::format("pieces {} and {} are both the unknown one, expected one such piece", *form.unknown_id, id));
-      form.unknown_id = id;
-    }
-    if (type == kUnknown || type == kControl)
-      out_.added_tokens.push_back({.id = id, .content = spelling, .special = true});
-    form.pieces.push_back(type == kNormal        ? ModelForm::Piece::normal
-                          : type == kUserDefined ? ModelForm::Piece::user_defined
-                          : type == kUnused      ? ModelForm::Piece::unused
-                                                 : ModelForm::Piece::other);
-    form.scores.push_back(score);
-    form.vocab.emplace_back(std::move(spelling), id);
+    pieces_.add(std::move(spelling), score, type);
+    if (type == PieceType::unknown && out_.model.unknown_id != id)
+      reader_.fail(fmt::format("pieces {} and {} are both the unknown one, expected one such piece",
+                               *out_.model.unknown_id, id));
   }
 
   void read_trainer(std::string_view message) {
@@ -139,15 +120,7 @@ class PieceFileReader {
   }
 
   void finish() {
-    std::vector<std::pair<std::string_view, std::int32_t>> kept;
-    const ModelForm& form = out_.model;
-    for (const auto& [spelling, id] : form.vocab)
-      if (form.pieces[static_cast<std::size_t>(id)] == ModelForm::Piece::user_defined) kept.emplace_back(spelling, id);
-    text_.kept = PrefixTree(std::move(kept));
-    if (text_.escape_spaces) out_.decoder.add(Replacement{"\u2581", " "});
-    out_.decoder.set_bytes(form.byte_fallback ? TokenDecoder::Bytes::pieces : TokenDecoder::Bytes::none);
-    if (text_.add_prefix && !text_.spaces_are_suffixes) out_.decoder.set_strip({.start = 1});
-    out_.normalizer.add(std::move(text_));
+    pieces_.finish(std::move(text_));
     for (const auto& token : out_.added_tokens) {
       if (adds_bos_ && token.special && token.content == bos_) out_.prefix = {token.id};
       if (adds_eos_ && token.special && token.content == eos_) out_.suffix = {token.id};
@@ -157,7 +130,7 @@ class PieceFileReader {
   std::filesystem::path path_;
   SectionReader reader_;
   TokenizerFile out_;
-  TokenMap spellings_;
+  PieceVocabulary pieces_{reader_, out_};
   PieceText text_;
   std::string bos_ = "<s>", eos_ = "</s>";
   bool adds_bos_ = true, adds_eos_ = false;

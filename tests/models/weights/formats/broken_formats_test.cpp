@@ -126,6 +126,23 @@ TEST(BrokenFormats, OfPackedIntegersAreRefused) {
   });
 }
 
+TEST(BrokenFormats, OfFilesThatOlderWritersPutBesideAreRefusedByTheirName) {
+  for (const auto& [file, method] : {std::pair{"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}}) {
+    const ScratchFolder folder;
+    folder.write("config.json", "{}");
+    folder.write(file, R"({"bits": 4, "group_size": 128})");
+    expect_error([&] { Checkpoint::open(folder.path()); }, {"config.json", file, "quant_method", method});
+  }
+}
+
+TEST(BrokenFormats, OfAMatrixInTwoShapesAreRefused) {
+  const Checkpoint checkpoint = Checkpoint::open(test::format_folder("ct_fp8_tensor"));
+  const std::string name = first_matrix(".weight");
+  const TensorInfo& tensor = checkpoint.require(name, checkpoint.find(name)->shape);
+  EXPECT_EQ(&tensor, &checkpoint.require(name, tensor.shape));
+  expect_error([&] { checkpoint.require(name, {tensor.shape[1], tensor.shape[0]}); }, {name, "expected shape"});
+}
+
 TEST(BrokenFormats, OfOrderedGroupsAreRefused) {
   for (const int32_t group : {-1, 3, std::numeric_limits<int32_t>::max()}) {
     const std::string word = "element 2 is " + std::to_string(group) + ", expected a group from 0 to 2";

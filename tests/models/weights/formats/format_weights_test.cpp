@@ -70,6 +70,22 @@ TEST_F(FormatsOnCpuDriver, AreSharedByRanksLikeTheSameWeightsInBf16) {
   }
 }
 
+// As AutoGPTQ writes them.
+TEST_F(FormatsOnCpuDriver, MayHaveBiasesOfZerosThatTheNetworkLacks) {
+  const auto with_bias = [](test::EditedFormat& edited, char byte) {
+    std::vector<test::TestTensor> tensors = test::tensors_of(edited.file());
+    tensors.push_back({"model.layers.0.mlp.up_proj.bias", "F16", {64}, std::string(128, byte)});
+    write_text(edited.file(), test::safetensors_of(tensors));
+  };
+  for (const char* name : {"gptq", "awq"}) {
+    test::EditedFormat zeros(name), others(name);
+    with_bias(zeros, 0);
+    EXPECT_EQ(image_of(zeros.path(), {}), image_of(test::format_folder(name), {})) << name;
+    with_bias(others, 1);
+    expect_error([&] { image_of(others.path(), {}); }, {"model.layers.0.mlp.up_proj.bias", "no part of the network"});
+  }
+}
+
 // What is added to matrices while they are loaded is added before they are rounded, to a quantized one as well.
 TEST_F(FormatsOnCpuDriver, TakeWhatAnAdapterAddsToThem) {
   const auto with_deltas = [&](const std::filesystem::path& folder, int64_t rank) {

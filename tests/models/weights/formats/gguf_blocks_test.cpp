@@ -59,22 +59,29 @@ TEST(GgufFiles, MayNameTheExpertsOfOneTensorTogether) {
 }
 
 // The file with another key, and one that keeps the alignment of the data.
-template <class T>  // float or uint32_t
-std::string with_key(std::string bytes, const std::string& key, T value) {
+template <class T>  // float, uint32_t or std::string
+std::string with_key(std::string bytes, const std::string& key, const T& value) {
   std::string entries;
   const auto append = [&](auto number) { entries.append(reinterpret_cast<const char*>(&number), sizeof number); };
   append(uint64_t{key.size()});
   entries += key;
-  append(std::is_same_v<T, float> ? uint32_t{6} : uint32_t{4});
-  append(value);
-  const size_t rest = (32 - (entries.size() + 8 + 3 + 4 + 8) % 32) % 32;
-  append(uint64_t{3});
-  entries += "pad";
+  if constexpr (std::is_same_v<T, std::string>) {
+    append(uint32_t{8});
+    append(uint64_t{value.size()});
+    entries += value;
+  } else {
+    append(std::is_same_v<T, float> ? uint32_t{6} : uint32_t{4});
+    append(value);
+  }
+  uint64_t keys = 0;
+  std::memcpy(&keys, bytes.data() + 16, sizeof keys);
+  const std::string pad = "pad " + std::to_string(keys);
+  const size_t rest = (32 - (entries.size() + 8 + pad.size() + 4 + 8) % 32) % 32;
+  append(uint64_t{pad.size()});
+  entries += pad;
   append(uint32_t{8});
   append(uint64_t{rest});
   entries.append(rest, ' ');
-  uint64_t keys = 0;
-  std::memcpy(&keys, bytes.data() + 16, sizeof keys);
   put(bytes, 16, keys + 2);
   return bytes.insert(24, entries);
 }
@@ -114,6 +121,16 @@ TEST(GgufFiles, ScaleLinearlyWhereNoTypeSaysHow) {
   const std::string llama = read_text(gguf_golden("llama") / "model.gguf");
   const auto file = folder.write("llama.gguf", with_key(llama, "llama.rope.scaling.factor", 4.0f));
   expect_error([&] { read_model_config(file); }, {"llama.rope.scaling.", "tensor of factors"});
+}
+
+TEST(GgufFiles, DoNotScaleWhereTheTypeIsNone) {
+  const std::string whole = read_text(gguf_golden("qwen2") / "model.gguf");
+  const std::string scaled = with_key(whole, "qwen2.rope.scale_linear", 4.0f);
+  const int64_t context = read_model_config(gguf_golden("qwen2") / "model.gguf").max_position;
+  const ScratchFolder folder;
+  EXPECT_EQ(read_model_config(folder.write("linear.gguf", scaled)).max_position, 4 * context);
+  const std::string none = with_key(scaled, "qwen2.rope.scaling.type", std::string("none"));
+  EXPECT_EQ(read_model_config(folder.write("none.gguf", none)).max_position, context);
 }
 
 TEST(GgufFiles, InAFolderOfNoOtherWeightsAreNamed) {

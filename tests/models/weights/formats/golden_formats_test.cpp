@@ -1,10 +1,12 @@
-// Quantized checkpoints against what the libraries that wrote them make of them, bit by bit.
+// Quantized checkpoints against digests of what their library, or else the specification, makes of them.
+#include "models/weights/formats/weight_format.h"
 #include "tests/models/weights/formats/format_golden.h"
+#include "tests/support/error_text.h"
 
 namespace nodewright {
 namespace {
 
-TEST(GoldenFormats, AreDecodedToTheBitsOfTheirLibraries) {
+TEST(GoldenFormats, AreDecodedToTheExpectedBits) {
   ASSERT_GE(test::all_formats().size(), 28u);
   for (const std::string& name : test::formats_and_experts()) {
     const test::EditedFormat copy(name);
@@ -16,6 +18,31 @@ TEST(GoldenFormats, AreDecodedToTheBitsOfTheirLibraries) {
             << name << " " << matrix << " by " << step;
     }
   }
+}
+
+TEST(GoldenFormats, MayBeDeclaredForTheTextAlone) {
+  const test::EditedFormat edited("fp8_block");
+  nlohmann::json config = test::json_of(edited.path() / "config.json");
+  config["text_config"]["quantization_config"] = config["quantization_config"];
+  config.erase("quantization_config");
+  write_text(edited.path() / "config.json", config.dump());
+  EXPECT_EQ(test::decode_all(edited.path()), test::decode_all(test::format_folder("fp8_block")));
+}
+
+TEST(GoldenFormats, SayThatAQuantizedCacheIsNotUsed) {
+  test::EditedFormat edited("fp8_block");
+  const std::string words = Checkpoint::open(edited.path()).format()->words();
+  edited.config({{"kv_cache_scheme", {{"num_bits", 8}}}});
+  EXPECT_EQ(Checkpoint::open(edited.path()).format()->words(), words + "; its quantized cache is not used");
+}
+
+TEST(GoldenFormats, LeaveWeightsOutWhereTheCacheAloneIsQuantized) {
+  const ScratchFolder folder;
+  folder.write("config.json", "{}");
+  folder.write("hf_quant_config.json", R"({"quantization": {"quant_algo": null, "kv_cache_quant_algo": "FP8"}})");
+  EXPECT_EQ(weight_format_of(folder.path()), nullptr);
+  folder.write("hf_quant_config.json", R"({"quantization": {"kv_cache_quant_algo": "FP8"}})");
+  expect_error([&] { weight_format_of(folder.path()); }, {"hf_quant_config.json", "quant_method is missing"});
 }
 
 // GPTQModel names the version under either key.
