@@ -20,6 +20,7 @@ void add_chat(CLI::App& app, Action& chosen);
 void add_run(CLI::App& app, Action& chosen);
 void add_serve(CLI::App& app, Action& chosen);
 void add_logits(CLI::App& app, Action& chosen);
+void add_eval(CLI::App& app, Action& chosen);
 void add_graph(CLI::App& app, Action& chosen);
 void add_tokenize(CLI::App& app, Action& chosen);
 void add_inspect(CLI::App& app, Action& chosen);

@@ -50,6 +50,7 @@ int main(int argc, char** argv) try {
   cli::add_run(app, action);
   cli::add_serve(app, action);
   cli::add_logits(app, action);
+  cli::add_eval(app, action);
   cli::add_graph(app, action);
   cli::add_tokenize(app, action);
   cli::add_inspect(app, action);

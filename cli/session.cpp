@@ -256,6 +256,12 @@ Session::Session(const SessionOptions& options, OpenedDevice opened, Loading loa
   }
 }
 
+DecoderModel Session::load_another(const std::filesystem::path& folder) {
+  SessionOptions other = options_;
+  other.model = folder;
+  return std::move(load_models(opened_, stream_, other, Loading::done).front());
+}
+
 int64_t Session::context_limit() const {
   return options_.max_context > 0 ? options_.max_context : config().max_position;
 }

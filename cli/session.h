@@ -90,6 +90,8 @@ class Session {
   // For a model whose other ranks are in other processes: how engines made from now on exchange with them. Must outlive
   // them.
   void exchange_by(Collectives& collectives) { places_.front().collectives = &collectives; }
+  // Another checkpoint on device(), loaded as the session's own.
+  DecoderModel load_another(const std::filesystem::path& folder);
   // What --tuning says; null: nothing was measured, or numerics are invariant.
   const std::shared_ptr<const Tuning>& tuning() const { return tuning_.tuning; }
   // The same in words, for --stats.

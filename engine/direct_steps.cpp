@@ -18,6 +18,13 @@ constexpr int64_t kMostStepsOfLaunch = 65536;
 // In a launch's pinned tokens: the row had ended before.
 constexpr int32_t kNothingChosen = -2;
 
+[[noreturn]] void refuse_nan(int32_t sequence) {
+  throw Error({.doing = "choose a token for sequence",
+               .object = std::to_string(sequence),
+               .detail = "its logits hold a NaN",
+               .advice = "look for NaN or infinite values in the checkpoint"});
+}
+
 DirectStepsOptions checked(DirectStepsOptions options, const ModelConfig& config) {
   StepSlotsOptions& slots = options.slots;
   check_option("bucket", options.bucket, 1, kMostRows);
@@ -86,27 +93,42 @@ void DirectSteps::check(int32_t sequence, std::span<const int32_t> tokens, int64
                  .fault = Fault::usage});
 }
 
+// One step over tokens of a sequence.
+void DirectSteps::extend(int32_t sequence, std::span<const int32_t> tokens, const DecodeState& state, PlanRun& run,
+                         bool with_logits) {
+  Sequence& s = at(sequence);
+  const StepInputs& in = state.host_inputs;
+  in.n_live.data[0] = static_cast<int32_t>(tokens.size());
+  in.n_sampled.data[0] = with_logits ? in.n_live.data[0] : 0;
+  in.keeps_logits.data[0] = with_logits ? 1 : 0;
+  for (int64_t i = 0; i < std::ssize(tokens); ++i)
+    write_row(in, i,
+              {.token = tokens[static_cast<size_t>(i)],
+               .position = s.length + i,
+               .sequence = sequence,
+               .output = s.outputs,
+               .adapter = s.adapter,
+               .sampling = {}});
+  run.launch();
+  device_.compute().synchronize();
+  s.length += std::ssize(tokens);
+}
+
 void DirectSteps::append(int32_t sequence, std::span<const int32_t> tokens) {
   check(sequence, tokens, std::ssize(tokens));
-  Sequence& s = at(sequence);
-  const StepInputs& in = prefill_state_.host_inputs;
   while (!tokens.empty()) {
     const auto chunk = tokens.first(std::min(tokens.size(), static_cast<size_t>(options_.prefill_rows)));
-    in.n_live.data[0] = static_cast<int32_t>(chunk.size());
-    in.n_sampled.data[0] = 0;
-    for (int64_t i = 0; i < std::ssize(chunk); ++i)
-      write_row(in, i,
-                {.token = chunk[static_cast<size_t>(i)],
-                 .position = s.length + i,
-                 .sequence = sequence,
-                 .output = s.outputs,
-                 .adapter = s.adapter,
-                 .sampling = {}});
-    prefills_.at(s.adapter >= 0).launch();
-    device_.compute().synchronize();
-    s.length += std::ssize(chunk);
+    extend(sequence, chunk, prefill_state_, prefills_.at(at(sequence).adapter >= 0), false);
     tokens = tokens.subspan(chunk.size());
   }
+}
+
+void DirectSteps::append_with_logits(int32_t sequence, std::span<const int32_t> tokens) {
+  check_option("tokens of a step", std::ssize(tokens), 1, std::min(options_.bucket, options_.slots.most_sampled));
+  check(sequence, tokens, std::ssize(tokens));
+  extend(sequence, tokens, step_state_, steps_.at(at(sequence).adapter >= 0), true);
+  for (size_t i = 0; i < tokens.size(); ++i)
+    if (step_state_.host_tokens.data[i] < 0) refuse_nan(sequence);
 }
 
 std::span<const std::vector<int32_t>> DirectSteps::launch(std::span<const StepRow> rows) {
@@ -141,11 +163,7 @@ std::span<const std::vector<int32_t>> DirectSteps::launch(std::span<const StepRo
     chosen.clear();
     for (size_t at = i; at < tokens.size() && tokens[at] != kNothingChosen; at += chosen_.size())
       chosen.push_back(tokens[at]);
-    if (chosen.empty() || chosen.back() < 0)
-      throw Error({.doing = "choose a token for sequence",
-                   .object = std::to_string(rows[i].sequence),
-                   .detail = "its logits hold a NaN",
-                   .advice = "look for NaN or infinite values in the checkpoint"});
+    if (chosen.empty() || chosen.back() < 0) refuse_nan(rows[i].sequence);
     Sequence& s = at(rows[i].sequence);
     s.length += std::ssize(chosen);
     s.outputs += static_cast<int32_t>(chosen.size());

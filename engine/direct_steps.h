@@ -49,6 +49,9 @@ class DirectSteps {
   // Puts tokens into the cache and chooses none. Throws Error for a token outside the vocabulary and past max_context;
   // then nothing was appended.
   void append(int32_t sequence, std::span<const int32_t> tokens);
+  // The same for at most a bucket of tokens, with keep_logits and as many rows that choose: read_logits(i) has the
+  // logits after tokens[i]. Throws Error for logits that hold a NaN, too.
+  void append_with_logits(int32_t sequence, std::span<const int32_t> tokens);
   // Runs the steps of a launch over `rows`, at most a bucket of other sequences each. Returns the tokens chosen for
   // each row, the one that ended it included, valid until the next launch. Throws Error as append() does, and for
   // logits that hold a NaN, naming the sequence.
@@ -71,6 +74,8 @@ class DirectSteps {
     int32_t adapter = -1;
   };
 
+  void extend(int32_t sequence, std::span<const int32_t> tokens, const DecodeState& state, PlanRun& run,
+              bool with_logits);
   Sequence& at(int32_t sequence) { return sequences_.at(static_cast<size_t>(sequence)); }
   void check(int32_t sequence, std::span<const int32_t> tokens, int64_t more) const;
 

@@ -9,6 +9,7 @@ namespace {
 constexpr const char* kDevices = "auto|cuda|cuda:N|cpu";
 
 const std::map<std::string, const char*> kValueNames = {{"--model", "DIR"},
+                                                        {"--against", "DIR"},
                                                         {"--device", kDevices},
                                                         {"--prompt-file", "FILE"},
                                                         {"--prompt-ids", "IDS"},

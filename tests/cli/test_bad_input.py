@@ -144,7 +144,7 @@ class Usage(CommandTest):
 
     def test_a_number_beyond_all_integers_is_refused_in_every_command(self):
         found = 0
-        for command in ("generate", "chat", "run", "serve", "logits", "graph", "inspect", "tune", "report", "bench decode", "bench serve",
+        for command in ("generate", "chat", "run", "serve", "logits", "eval", "graph", "inspect", "tune", "report", "bench decode", "bench serve",
                         "bench engine", "bench prefill", "bench nodes", "bench graph", "bench load", "bench nanogpt"):
             for option in re.findall(r"(?m)^  (?:-\w, )?(--[\w-]+)(?:, --[\w-]+)* N\b", self.succeed(*command.split(), "--help")):
                 self.assert_usage([option, "'99999999999999999999'"], *command.split(), option, "99999999999999999999")

@@ -72,6 +72,29 @@ TEST_F(DirectStepsErrors, OptionsOutOfRangeAreNamed) {
   refused([](DecoderOptions& o) { o.adapters = adapter_limits(1, 8), o.steps.most = 2; }, "steps per launch", "take 1");
 }
 
+TEST(DirectSteps, GiveTheLogitsOfSeveralTokensOfASequenceInAStep) {
+  LoadedModel loaded("llama/odd_sizes");
+  const Tokens tokens = some_tokens(11, loaded.vocab(), 5);
+  Decoder decoder = loaded.decoder({.max_context = 80, .numerics = Numerics::invariant, .keep_logits = true});
+  const std::vector<Logits> expected = forced_logits(decoder, loaded, {tokens[0]}, {tokens.begin() + 1, tokens.end()});
+  DirectSteps steps({&loaded.device, &loaded.kernels, &loaded.model},
+                    {.bucket = 4,
+                     .keep_logits = true,
+                     .slots = {.max_context = 80, .most_sampled = 4, .numerics = Numerics::invariant}});
+  for (size_t at = 0; at < tokens.size(); at += 4) {
+    const auto chunk = std::span(tokens).subspan(at, std::min<size_t>(4, tokens.size() - at));
+    steps.append_with_logits(0, chunk);
+    for (size_t i = 0; i < chunk.size(); ++i) {
+      Logits logits(loaded.vocab());
+      steps.read_logits(static_cast<int64_t>(i), logits);
+      EXPECT_EQ(logits, expected[at + i]) << at + i;
+    }
+  }
+  EXPECT_EQ(steps.length(0), 11);
+  expect_error([&] { steps.append_with_logits(0, tokens); }, {"tokens of a step", "11 is outside 1 to 4"});
+  expect_error([&] { steps.append_with_logits(0, Tokens{1003}); }, {"'1003'", "1003 tokens"});
+}
+
 // A checkpoint that needs more than the device has.
 TEST(DirectStepsMemoryOnCpuDriver, AModelThatDoesNotFitStatesTheBytesNeededAndFree) {
   const std::string line = error_of([] { LoadedModel("llama/odd_sizes", "cpu:memory_mb=1"); });

@@ -11,14 +11,14 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import option_words
 from command import DEMO, RUN_TIME, SOURCE, USAGE, CommandTest, golden_model, run
 
-COMMANDS = ("generate", "chat", "run", "serve", "logits", "graph", "tokenize", "inspect", "bench", "tune", "report", "doctor",
+COMMANDS = ("generate", "chat", "run", "serve", "logits", "eval", "graph", "tokenize", "inspect", "bench", "tune", "report", "doctor",
             "completion", "man")
 DEVELOPERS = {"--mode", "--edges", "--numerics", "--tuning", "--trace", "--bucket", "--steps-per-launch", "--until-ended"}
 
 
 class Help(CommandTest):
     def test_users_options_come_first_and_developers_last(self):
-        for command in ("generate", "chat", "run", "logits", "graph", "bench decode"):
+        for command in ("generate", "chat", "run", "logits", "eval", "graph", "bench decode"):
             text = self.succeed(*command.split(), "--help")
             groups = re.split(r"(?m)^(Options|How tokens are chosen|Batches and memory|Several devices|For developers|Examples):\n", text)
             named = {name: set(re.findall(r"(?m)^  (?:-\w, )?(--[\w-]+)", options)) for name, options in zip(groups[1::2], groups[2::2])}
