@@ -46,6 +46,9 @@ struct Evaluation {
   double divergence = 0, most_divergence = 0;  // nats, from the reference
   int64_t same_likeliest = 0;
 
+  bool is_finite() const {
+    return std::isfinite(own.log_likelihood) && std::isfinite(reference.log_likelihood) && std::isfinite(divergence);
+  }
   void add(const TokenDistribution& found, size_t token) {
     ++tokens;
     own.log_likelihood += found.log_probability(token);
@@ -68,9 +71,7 @@ struct Evaluation {
 }
 
 // Distributions are compared token by token: both models must mean the same by an id.
-void check_vocabularies(const EvalOptions& options, const ModelConfig& own) {
-  check_model_folder(options.against);
-  const int64_t vocab = read_model_config(options.against).vocab;
+void check_vocabularies(const EvalOptions& options, const ModelConfig& own, int64_t vocab) {
   if (vocab != own.vocab)
     refuse_against(options, fmt::format("its vocabulary has {} tokens, that of {} has {}", vocab,
                                         options.session.model.string(), own.vocab));
@@ -82,9 +83,19 @@ void check_vocabularies(const EvalOptions& options, const ModelConfig& own) {
       refuse_against(options, fmt::format("token {} has another text than in {}", id, options.session.model.string()));
 }
 
-std::vector<int32_t> tokens_of(const EvalOptions& options) {
-  if (options.text.ids) return parse_ids("--prompt-ids", *options.text.ids);
-  return Tokenizer::from_folder(options.session.model).encode(prompt_text(options.text), {.add_special_tokens = true});
+std::vector<int32_t> tokens_of(const EvalOptions& options, int64_t vocab) {
+  const std::vector<int32_t> tokens = options.text.ids
+                                          ? parse_ids("--prompt-ids", *options.text.ids)
+                                          : Tokenizer::from_folder(options.session.model)
+                                                .encode(prompt_text(options.text), {.add_special_tokens = true});
+  for (const int32_t token : tokens)
+    if (token < 0 || token >= vocab)
+      throw Error({.doing = "score token",
+                   .object = std::to_string(token),
+                   .detail = fmt::format("the vocabulary of {} has {} tokens", options.session.model.string(), vocab),
+                   .advice = "ids of this model",
+                   .fault = Fault::usage});
+  return tokens;
 }
 
 // Consecutive windows of at most `most` tokens. Where the text begins with `bos`, each of them does.
@@ -122,15 +133,23 @@ class Scorer {
 Evaluation evaluate(const EvalOptions& options) {
   check_model_folder(options.session.model);
   const ModelConfig config = read_model_config(options.session.model);
-  if (!options.against.empty()) check_vocabularies(options, config);
+  int64_t most = std::min(config.max_position, kUsualWindow);
+  if (!options.against.empty()) {
+    check_model_folder(options.against, "--against");
+    const ModelConfig reference = read_model_config(options.against);
+    check_vocabularies(options, config, reference.vocab);
+    most = std::min(most, reference.max_position);
+  }
   const int64_t limit = options.session.max_context;
-  Evaluation sums{.window = limit > 0 ? limit : std::min(config.max_position, kUsualWindow)};
+  Evaluation sums{.window = limit > 0 ? limit : most};
   if (sums.window < 2) refuse_option("--max-context", "a window of one token scores none", "2 at least");
-  const std::vector<int32_t> tokens = tokens_of(options);
+  const std::vector<int32_t> tokens = tokens_of(options, config.vocab);
   const auto windows = windows_of(tokens, static_cast<size_t>(sums.window), config.bos);
   if (windows.empty()) refuse_option("--prompt", "its text has fewer than two tokens", "a longer text");
   const auto longest = static_cast<int64_t>(windows.front().size());
-  Session session(options.session);
+  SessionOptions windowed = options.session;
+  windowed.max_context = sums.window;  // it chooses the rotary factors, too
+  Session session(windowed);
   DirectStepsOptions steps = session.direct_steps(longest);
   steps.keep_logits = true;
   steps.slots.most_sampled = options.session.bucket;
@@ -156,6 +175,12 @@ Evaluation evaluate(const EvalOptions& options) {
         const TokenDistribution found = own.distribution(static_cast<int64_t>(row));
         sums.add(found, next);
         if (reference) sums.compare(found, reference->distribution(static_cast<int64_t>(row)), next);
+        if (!sums.is_finite())
+          throw Error({.doing = "score token",
+                       .object = std::to_string(next),
+                       .detail = fmt::format("its likelihood is not finite, at position {} of window {}", at + row + 1,
+                                             sums.windows + 1),
+                       .advice = "look for infinite weights in the checkpoints"});
       }
       bar.show(static_cast<uint64_t>(sums.tokens), tokens.size());
     }
@@ -201,7 +226,7 @@ std::string text_of(const EvalOptions& options, const Evaluation& found) {
   text += likelihood_text(options.against.string(), found.reference, found.tokens);
   const auto tokens = static_cast<double>(found.tokens);
   return text + fmt::format(
-                    "KL divergence from the second to the first: {:.6f} nats a token, {:.6f} at most\n"
+                    "KL(second || first): {:.6f} nats a token, {:.6f} at most\n"
                     "the same likeliest token: {:.2f} %\n",
                     found.divergence / tokens, found.most_divergence,
                     100 * static_cast<double>(found.same_likeliest) / tokens);
@@ -226,7 +251,7 @@ void add_eval(CLI::App& app, Action& chosen) {
   add_prompt_options(*command, options->text);
   command
       ->add_option("--against", options->against,
-                   "checkpoint of the same model, the reference: KL divergence from it, and how often the likeliest "
+                   "checkpoint of the same model, the reference: KL(against || model), and how often the likeliest "
                    "token is the same")
       ->transform([](const std::string& words) { return model_folder(words).string(); });
   command->add_flag("--json", options->json, "print the figures as JSON, in full precision");

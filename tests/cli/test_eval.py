@@ -70,6 +70,10 @@ class Eval(CommandTest):
                 file.write(TEXT + "\n")
             self.assertEqual(expected, self.report("--prompt-file", path))
 
+    def test_windows_without_a_bos_share_no_token(self):
+        found = self.report("--prompt-ids", ",".join(str(5 + i) for i in range(17)), "--max-context", "8")
+        self.assertEqual((2, 14, 8), (found["windows"], found["tokens"], found["window"]))  # the 17th follows none
+
     def test_people_read_lines(self):
         text = self.succeed(*on_device("eval", DEMO, "--prompt", TEXT, "--against", DEMO))
         figures = self.report("--prompt", TEXT)
@@ -84,10 +88,11 @@ class Eval(CommandTest):
             self.assert_refused(USAGE, named, *on_device("eval", DEMO, *words))
 
         refused(["odd_sizes", "1003 tokens", "2048"], "--prompt", TEXT, "--against", golden_model("odd_sizes"))
-        refused(["/nowhere"], "--prompt", TEXT, "--against", "/nowhere")
+        refused(["--against '/nowhere'"], "--prompt", TEXT, "--against", "/nowhere")
         refused(["fewer than two tokens"], "--prompt-ids", "5")
         refused(["--max-context", "2 at least"], "--prompt", TEXT, "--max-context", "1")
-        refused(["token '2048'", "2048 tokens"], "--prompt-ids", "1,2048,2")
+        for ids, bad in (("1,2048,2", "2048"), ("1,2,2048", "2048"), ("1,5,-5", "-5"), ("1," * 32 + "2048,2", "2048")):
+            refused(["token '%s'" % bad, "2048 tokens"], "--prompt-ids", ids)
         refused(["--prompt"])
         with tempfile.TemporaryDirectory() as folder:
             other = copy_of_demo(folder)

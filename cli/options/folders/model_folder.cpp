@@ -94,7 +94,7 @@ fs::path model_folder(const fs::path& words) {
   return snapshot_in(hub_cache() / (std::string(kOfModels) + name)).value_or(words);
 }
 
-void check_model_folder(const fs::path& folder) {
+void check_model_folder(const fs::path& folder, const std::string& option) {
   std::error_code unused;
   if (fs::is_directory(folder, unused)) {
     if (is_present(folder / "config.json") || Tokenizer::file_in(folder)) return;
@@ -102,7 +102,7 @@ void check_model_folder(const fs::path& folder) {
   }
   if (fs::is_regular_file(folder, unused)) {
     if (is_gguf(folder)) return;
-    throw Error({.doing = "use --model",
+    throw Error({.doing = "use " + option,
                  .object = folder.string(),
                  .detail = "it is a file",
                  .advice = "the folder of the checkpoint, with config.json in it, or a file whose name ends in .gguf",
@@ -111,11 +111,11 @@ void check_model_folder(const fs::path& folder) {
   const bool hub = is_hub_name(folder.string());
   const std::string cached =
       hub && !hub_cache().empty() ? fmt::format(", nor such a model in {}", hub_cache().string()) : "";
-  throw Error({.doing = "use --model",
+  throw Error({.doing = "use " + option,
                .object = folder.string(),
                .detail = folder.empty() ? "it is empty" : "there is no such folder" + cached,
-               .advice = hub ? fmt::format("hf download {0} --local-dir {1}, then --model {1}", folder.string(),
-                                           last_name(folder))
+               .advice = hub ? fmt::format("hf download {0} --local-dir {1}, then {2} {1}", folder.string(),
+                                           last_name(folder), option)
                              : "the path of a Hugging Face checkpoint folder",
                .fault = Fault::usage});
 }

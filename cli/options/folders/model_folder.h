@@ -15,8 +15,8 @@ CLI::Option* add_model_option(CLI::App& command, std::filesystem::path& folder, 
 // what is not there, stays as it is.
 std::filesystem::path model_folder(const std::filesystem::path& words);
 
-// Throws Error (usage) naming a --model that is no folder.
-void check_model_folder(const std::filesystem::path& folder);
+// Throws Error (usage) naming what `option` names, where it is no folder of a model.
+void check_model_folder(const std::filesystem::path& folder, const std::string& option = "--model");
 
 // The last name of its path, also with a trailing slash; OWNER/NAME for a snapshot in the hub's cache.
 std::string folder_name(const std::filesystem::path& folder);

@@ -35,9 +35,10 @@ constexpr Method kMethods[] = {{"fp8", read_fp8_format},
 
 // What config.json lacks where one of these lies beside it.
 struct OlderFile {
-  const char *name, *method;
+  const char *name, *method, *renamed;
 };
-constexpr OlderFile kOlderFiles[] = {{"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}};
+constexpr OlderFile kOlderFiles[] = {{"quantize_config.json", "gptq", ""},
+                                     {"quant_config.json", "awq", ", w_bit as bits and q_group_size as group_size"}};
 
 std::unique_ptr<WeightFormat> read_method(const ConfigFields& fields) {
   std::string method = fields.text("quant_method", "");
@@ -86,12 +87,14 @@ std::unique_ptr<WeightFormat> weight_format_of(const std::filesystem::path& fold
   if (std::unique_ptr<WeightFormat> format = declared_in(config)) return format;
   if (const json* text = config.object("text_config"))
     if (std::unique_ptr<WeightFormat> format = declared_in(config.inside(*text, "text_config."))) return format;
-  for (const OlderFile& one : kOlderFiles)
-    if (is_present(folder / one.name))
-      config.refuse(
-          fmt::format("it has no quantization_config, and {} lies beside it", one.name),
-          fmt::format("that file's object as quantization_config, with \"quant_method\": \"{}\"", one.method));
-  if (!is_present(other)) return nullptr;
+  if (!is_present(other)) {
+    for (const OlderFile& one : kOlderFiles)
+      if (is_present(folder / one.name))
+        config.refuse(fmt::format("it has no quantization_config, and {} lies beside it", one.name),
+                      fmt::format("that file's object as quantization_config, with \"quant_method\": \"{}\"{}",
+                                  one.method, one.renamed));
+    return nullptr;
+  }
   const json about = read_json_object(other, doing, kLargestQuantConfig);
   const ConfigFields fields(about, other.string(), doing);
   const json* found = fields.object("quantization");

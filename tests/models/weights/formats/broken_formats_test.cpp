@@ -127,12 +127,16 @@ TEST(BrokenFormats, OfPackedIntegersAreRefused) {
 }
 
 TEST(BrokenFormats, OfFilesThatOlderWritersPutBesideAreRefusedByTheirName) {
-  for (const auto& [file, method] : {std::pair{"quantize_config.json", "gptq"}, {"quant_config.json", "awq"}}) {
+  const auto refused = [](const char* file, const char* object, std::initializer_list<std::string_view> words) {
     const ScratchFolder folder;
     folder.write("config.json", "{}");
-    folder.write(file, R"({"bits": 4, "group_size": 128})");
-    expect_error([&] { Checkpoint::open(folder.path()); }, {"config.json", file, "quant_method", method});
-  }
+    folder.write(file, object);
+    expect_error([&] { Checkpoint::open(folder.path()); }, words);
+  };
+  refused("quantize_config.json", R"({"bits": 4, "group_size": 128})",
+          {"config.json", "quantize_config.json", "quant_method", "gptq"});
+  refused("quant_config.json", R"({"w_bit": 4, "q_group_size": 64, "version": "GEMM"})",
+          {"config.json", "quant_config.json", "awq", "w_bit as bits", "q_group_size as group_size"});
 }
 
 TEST(BrokenFormats, OfAMatrixInTwoShapesAreRefused) {
