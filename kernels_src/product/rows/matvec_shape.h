@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels_src/launch_shape.h"
+#include "kernels_src/product/format/weight_layout.h"
 #include "kernels_src/product/rows/packed_slice.h"
 
 namespace nodewright {
@@ -19,7 +20,7 @@ struct MatvecTuning {
   bool operator==(const MatvecTuning&) const = default;
 };
 
-// y[rows, outputs] = x[rows, cols] . W[outputs, cols]^T, W with `stride` bf16 elements a row (a multiple of 8).
+// y[rows, outputs] = x[rows, cols] . W[outputs, cols]^T, W with `stride` elements a row (a multiple of 8, of FP8 16).
 struct MatvecShape {
   int64_t rows = 1;     // rows of the bucket
   int64_t cols = 0;     // elements of x that count
@@ -29,6 +30,7 @@ struct MatvecShape {
   bool normed = false;  // x is normed first, with vectors of its own in registers
   MatvecTuning tuning = {};
   int64_t of_block = 0;  // rows of W that a block has at most; 0: any number
+  WeightLayout weights = {};
 
   // Rows of x that one block multiplies, weights read once for all of them; more rows go to grid.y. A thread's slices
   // of x are held in registers: at most 8 chunks of 8 floats, and half of a thread's registers.
@@ -55,7 +57,7 @@ struct MatvecShape {
       // then crowd on the SMs that end first (Qwen2.5-0.5B's head after down: 129 us in place of 94).
       if (t == 320 && chunks < 640 && !normed) continue;
       int64_t n = 16;
-      while (n >= unit && (n * 2 * stride > most_in_flight(t) || !fits_one_row(n, t))) n /= 2;
+      while (n >= unit && (n * row_bytes() > most_in_flight(t) || !fits_one_row(n, t))) n /= 2;
       if (n < unit) continue;
       const int64_t idle = chunks_of(t) * t - chunks;
       const auto cost = is_long ? std::pair{-n, idle} : std::pair{idle, -n};
@@ -65,6 +67,7 @@ struct MatvecShape {
   }
 
   constexpr int64_t chunks_of(int64_t of_threads) const { return (stride / 8 + of_threads - 1) / of_threads; }
+  constexpr int64_t row_bytes() const { return stride * weights.element_bytes(); }
   constexpr int64_t chunks_per_thread() const { return chunks_of(threads()); }
 
   // Threads of a block that fills an SM, for rows that fit no smaller one.
@@ -83,7 +86,12 @@ struct MatvecShape {
     const bool packed = !normed && keeps_packed(c), ragged = c * of_threads * 8 != stride;
     const int64_t x = packed ? 4 * c + 8 : 8 * c, gains = normed ? 4 * c : 0;
     const int64_t bound = registers_of(of_threads), most = bound == 168 ? 145 : bound == 96 ? 64 : 100;
-    return x + gains + 4 * c * n + n <= most - (ragged && !packed ? 4 : 0);
+    return x + gains + in_flight(c, n) + n <= most - (ragged && !packed ? 4 : 0);
+  }
+
+  // Registers of n rows of W, of c chunks, and of their scales.
+  constexpr int64_t in_flight(int64_t c, int64_t n) const {
+    return 2 * weights.element_bytes() * c * n + (weights.in_blocks ? 2 * weights.unit * c : 0);
   }
 
   // The same of several rows of x. Fewer where a thread may lack a column, and where a norm holds several rows of
@@ -93,7 +101,7 @@ struct MatvecShape {
     const bool ragged = chunks * t * 8 != stride;
     const bool wide = normed && chunks > 1 && t != 192;
     const int64_t most = registers_of(t) < 128 ? 56 : ragged || wide ? 88 : 112;
-    return 8 * tile() * chunks + 4 * chunks * n + n * tile() <= most;
+    return 8 * tile() * chunks + in_flight(chunks, n) + n * tile() <= most;
   }
 
   // Bytes of W that a block may have requested.
@@ -105,7 +113,7 @@ struct MatvecShape {
   constexpr int64_t batch() const {
     if (tuning.batch > 0) return std::max(tuning.batch, unit);
     int64_t n = 16;
-    while (n > unit && (n * 2 * stride > most_in_flight(threads()) || n * tile() > 32 ||
+    while (n > unit && (n * row_bytes() > most_in_flight(threads()) || n * tile() > 32 ||
                         !(tile() == 1 ? fits_one_row(n, threads()) : fits_rows(n))))
       n /= 2;
     return n;

@@ -1,5 +1,5 @@
-// Rows of x times rows of W over a span of 64 columns: one warp, words of which lane (g, t) holds columns 8t .. 8t + 7
-// of each step of 32 (tile_stream.cuh). The one place where tiles know a device from the CPU driver.
+// Rows of x times rows of W over a span of 64 columns: one warp, words of which lane (g, t) holds eight columns of each
+// of two steps (tile_stream.cuh). The one place where tiles know a device from the CPU driver.
 #pragma once
 
 #include "kernels_src/device/tensor.cuh"
@@ -15,12 +15,13 @@ struct PairSums {
 #ifdef __CUDACC_RTC__
 // A lane's words of a span of x's row g, those of both steps, in two parts: a warp requests whole lines of 128 bytes,
 // of an even row in both halves of a pair of lanes' g, then of an odd one, and arrange_span() hands each lane the word
-// of step 1 that its neighbour has got. load(g, word): the word-th 16 bytes of a span of row g.
-template <class Load>
+// of step 1 that its neighbour has got. load(g, word): the word-th 16 bytes of a span of row g, of which lane (g, t)
+// has kLane * t + kStep * s in step s.
+template <int kStep, int kLane, class Load>
 NODEWRIGHT_DEVICE void request_span(uint4& first, uint4& second, const Load& load) {
-  const int g = lane_of_warp() / 4, t = lane_of_warp() % 4, odd = g % 2 * 4;
+  const int g = lane_of_warp() / 4, t = lane_of_warp() % 4 * kLane, odd = g % 2 * kStep;
   first = load(g & ~1, t + odd);
-  second = load(g | 1, t + 4 - odd);
+  second = load(g | 1, t + kStep - odd);
 }
 NODEWRIGHT_DEVICE void arrange_span(uint4& first, uint4& second) {
   const bool odd = lane_of_warp() / 4 % 2 != 0;
@@ -57,10 +58,10 @@ NODEWRIGHT_DEVICE void multiply_span(PairSums (&sums)[(kTiles + 1) / 2], const W
   }
 }
 #else
-template <class Load>
+template <int kStep, int kLane, class Load>
 void request_span(uint4& first, uint4& second, const Load& load) {
-  const int g = lane_of_warp() / 4, t = lane_of_warp() % 4;
-  first = load(g, t), second = load(g, t + 4);
+  const int g = lane_of_warp() / 4, t = lane_of_warp() % 4 * kLane;
+  first = load(g, t), second = load(g, t + kStep);
 }
 inline void arrange_span(uint4&, uint4&) {}
 

@@ -18,14 +18,15 @@ constexpr int kBlocksOfSm = kHeld != 0 && kSpans > 2 ? 1 : static_cast<int>(512 
 struct HeldRows {
   static constexpr int kStageBytes = 0;  // in the ring
   static constexpr int kGainWords = 0;
-  static_assert(kHeld == 0 || (kCols == kStride && kPieces == 1 && kColumns % 8 == 0));
+  static_assert(kHeld == 0 || (kCols == kStride && kPieces == 1 && kColumns * Weights::kElementBytes % 16 == 0));
+  static_assert(!kScaledBlocks || kSplits == 1 || kColumns % 64 == 0, "a span has one block of scales");
 
   uint4 held[kSpans][2][kTiles];
 
   // Requests `x`: [rows, stride], from the block's first column on. After the wait.
   NODEWRIGHT_DEVICE HeldRows(const bf16* x, int64_t stride, int rows) {
     each_span([&](int span, int n, uint4& first, uint4& second) {
-      request_span(first, second, [&](int g, int word) {
+      request_span<Weights::step_column(1) / 8, Weights::kLaneColumns / 8>(first, second, [&](int g, int word) {
         const int row = n * 8 + g, at = span_column(span) + word * 8;
         // Another row in the place of one that is not there: no instruction waits for what is loaded.
         const bf16* const from = x + (row < rows ? row : rows - 1) * stride + at;
@@ -99,12 +100,16 @@ NODEWRIGHT_DEVICE void stream_meeting_tiles(TileRing<HeldRows>& ring, const Held
   BlockRanges ranges = ring.ranges;
   sums.mail.open();
   int slot = 0, tile = ranges.now.first;  // of what is stored next
+  BlockRanges ahead = ring.ranges;
+  int multiplied = tile;  // the tile that is multiplied next
   for (int i = 0; i <= ring.total; ++i) {
     float* const now = of_warps + i % 2 * (kWarps * kWarpSums);
     if (i < ring.total) {
       PairSums of_tile[kPairs] = {};
       ring.copies.wait(slot);
-      multiply_stage(of_tile, ring, held, slot, 0);
+      multiply_stage(of_tile, ring, held, slot, multiplied, ahead.now.last, 0);
+      multiplied += kRows;
+      if (multiplied >= ahead.now.last && ahead.advance()) multiplied = ahead.now.first;
       leave_sums(of_tile, lane_of_warp() / 4, lane_of_warp() % 4, now);
     }
     if (i > 0) sums.receive();
@@ -173,7 +178,7 @@ NODEWRIGHT_DEVICE void stream_kept_tiles(TileRing<HeldRows>& ring, const HeldRow
 // once, while x is on its way, and prepare(shared) once, with kPrepared bytes that stay. before, store and range_end
 // are stream_tiles'; with kSplits a block calls them for its share of the results.
 template <int kPrepared, class Request, class Prepare, class Before, class Store, class RangeEnd>
-NODEWRIGHT_DEVICE void tile_project_held(const bf16* weight, const bf16* x, int64_t stride, int rows,
+NODEWRIGHT_DEVICE void tile_project_held(const WeightIn& w, const bf16* x, int64_t stride, int rows,
                                          const int32_t* n_live, BlockRanges ranges, int& live, Request request,
                                          Prepare prepare, Before before, Store store, RangeEnd range_end) {
   using Ring = TileRing<HeldRows>;
@@ -181,7 +186,7 @@ NODEWRIGHT_DEVICE void tile_project_held(const bf16* weight, const bf16* x, int6
   unsigned char* const prepared = shared_memory() + Ring::kBytes;
   auto* const of_warps = reinterpret_cast<float*>(prepared + kPrepared);
   unsigned char* const of_cluster = reinterpret_cast<unsigned char*>(of_warps + 2 * kWarps * kWarpSums);
-  Ring ring(weight + column, ranges, shared_memory());
+  Ring ring(w, ranges, shared_memory(), column);
   ring.start();
   const auto hold = [&] {
     release_dependents();
