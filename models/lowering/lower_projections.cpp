@@ -133,8 +133,11 @@ Wanted wanted_kernel(const LoweringContext& at, const ProductSpec& spec, Residua
 }
 
 // What all of these kernels are compiled for.
-std::vector<Constant> with_input(const ProductSpec& spec, InputNorm norm, std::vector<Constant> constants) {
+std::vector<Constant> with_input(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
+                                 std::vector<Constant> constants) {
   constants.insert(constants.begin(), constant("kBias", spec.product.bias));
+  if (const WeightLayout weights = layout_of(at.config, spec.product.part); weights.is_fp8())
+    constants = constants_of(weights.constants(), std::move(constants));
   if (norm.norms == Norms::none) return constants;
   constants.push_back(constant("kNorm", norm.kind));
   constants.push_back(constant("kPostNorm", norm.norms == Norms::post_and_own));
@@ -149,7 +152,7 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
   const bool always = at.step.always_holds(at.config);
   const Op& product = spec.product;
   const bool normed = norm.norms != Norms::none, gained = norm.norms == Norms::gained || norm.norms == Norms::before;
-  std::vector<Constant> constants = with_input(spec, norm, kernel.constants);
+  std::vector<Constant> constants = with_input(at, spec, norm, kernel.constants);
   if (normed) constants.push_back(constant("kGained", gained));
   TileShape asked{spec.rows,
                   product.cols,
@@ -167,6 +170,7 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
   const bool adapted =
       (always ? at.step.beside_adapters : spec.adapted) && (spec.end == End::gate_up || spec.exchanged);
   asked.ends_in_registers = product.bias || adapted;
+  asked.weights = layout_of(at.config, product.part);
   asked.meets = always;
   if (spec.end == End::logits && !always) asked.tuning.splits = 1;  // a block has the best of its logits
   if (asked.held && !asked.holds()) return "registers do not hold its rows";
@@ -227,9 +231,10 @@ KernelChoice matvec(const LoweringContext& at, const ProductSpec& spec, InputNor
                     spec.unit(),
                     norm.norms != Norms::none,
                     tuning_of(at.step.tuning, product.part).matvec};
+  shape.weights = layout_of(at.config, product.part);
   if (at_once) shape = project_exchange_shape(shape);
   shape.fit_segment(at.device.sm_count);
-  return {{kernel.name, constants_of(shape.constants(), with_input(spec, norm, kernel.constants))},
+  return {{kernel.name, constants_of(shape.constants(), with_input(at, spec, norm, kernel.constants))},
           shape.launch_shape(at.device.sm_count),
           kernel.args_bytes};
 }

@@ -34,7 +34,7 @@ inline float value_of(bf16 v) {
   return value;
 }
 
-// Of an e4m3: a sign, four bits of exponent with a bias of 7, three of fraction.
+// The value of an e4m3: a sign, four bits of exponent with a bias of 7, three of fraction.
 inline double value_of_fp8(uint8_t code) {
   const int exponent = code >> 3 & 15, fraction = code & 7;
   const double size = exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 10);

@@ -14,7 +14,7 @@ struct Bf16Weights {
 
   NODEWRIGHT_DEVICE static Eight load_eight(const Element* from) { return load_once_16(from); }
 
-  // Of the columns of a warp's spans, where those of a step begin, two steps a span, and how far apart its lanes' are.
+  // Where the columns of a step begin in a warp's spans, of two steps each, and how far apart its lanes' columns are.
   NODEWRIGHT_DEVICE static constexpr int step_column(int step) { return step * 32; }
   static constexpr int kLaneColumns = 8;
   // Lane (g, t)'s words of a span of W's rows g and g + 8, by step; load(column, row): this lane's 16 bytes after a

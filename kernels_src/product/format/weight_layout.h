@@ -33,7 +33,7 @@ struct WeightLayout {
   constexpr int64_t scales(int64_t rows, int64_t stride) const {
     return !is_fp8() ? 0 : in_blocks ? groups(rows) * scale_stride(stride) : rows;
   }
-  // Of `rows` rows and their scales, a multiple of 16.
+  // The size of `rows` rows and their scales, a multiple of 16.
   constexpr int64_t bytes(int64_t rows, int64_t stride) const {
     return (rows * stride * element_bytes() + scales(rows, stride) * 4 + 15) / 16 * 16;
   }

@@ -30,18 +30,22 @@ constexpr int kUnitOfScales = static_cast<int>(kScaleUnit);
 constexpr int kRowsOfScales = static_cast<int>(WeightLayout::kScaleBlock) * kUnitOfScales;  // of kUnitOfScales groups
 
 NODEWRIGHT_DEVICE const Stored* stored(const WeightIn& w) { return reinterpret_cast<const Stored*>(w.weight.data); }
-// kStride: elements between two rows of W.
+// Behind the rows of W. kStride: elements between two rows.
+template <int64_t kStride>
+NODEWRIGHT_DEVICE const float* scales_of(const bf16* weight, int64_t outputs) {
+  return reinterpret_cast<const float*>(reinterpret_cast<const unsigned char*>(weight) +
+                                        outputs * (kStride * Weights::kElementBytes));
+}
 template <int64_t kStride>
 NODEWRIGHT_DEVICE const float* scales_of(const WeightIn& w) {
-  return reinterpret_cast<const float*>(reinterpret_cast<const unsigned char*>(w.weight.data) +
-                                        w.outputs * (kStride * Weights::kElementBytes));
+  return scales_of<kStride>(w.weight.data, w.outputs);
 }
 
-// The scales of blocks of columns in the group of row `row`.
+// Where the scales of blocks of columns begin of the group that row `row` is in.
 template <int64_t kStride>
-NODEWRIGHT_DEVICE const float* scales_of_row(const float* scales, int row) {
+NODEWRIGHT_DEVICE int first_scale(int row) {
   const int group = row / kRowsOfScales * kUnitOfScales + row % kUnitOfScales;
-  return scales + group * static_cast<int>(WeightLayout::scale_stride(kStride));
+  return group * static_cast<int>(WeightLayout::scale_stride(kStride));
 }
 
 // The scale of output `output`, where rows have one.
@@ -51,7 +55,8 @@ NODEWRIGHT_DEVICE float scale_of(const WeightIn& w, int output) {
   return 1.0f;
 }
 
-// sum * scale + bias[output], where there are such.
+// sum * scale + bias[output], where there are such. kBias: outputs have one.
+template <int64_t kBias>
 NODEWRIGHT_DEVICE float ended(const WeightIn& w, int output, float sum, float scale) {
   if constexpr (kScaledRows) sum *= scale;
   if constexpr (kBias != 0) sum += to_float(w.bias.data[output]);

@@ -42,7 +42,7 @@ struct ChunkScales {
   float now[kGroups][kChunks];
 
   NODEWRIGHT_DEVICE float load(int row, int c) const {
-    return scales_of_row<kStride>(of_matrix, row)[chunk_column(c) / static_cast<int>(WeightLayout::kScaleBlock)];
+    return of_matrix[first_scale<kStride>(row) + chunk_column(c) / static_cast<int>(WeightLayout::kScaleBlock)];
   }
   NODEWRIGHT_DEVICE float load_counted(int row, int c, OutputRange range) const {
     return row < range.last && chunk_column(c) < kStride ? load(row, c) : 0.0f;
@@ -55,7 +55,7 @@ struct ChunkScales {
       for (int c = 0; c < kChunks; ++c) {
         now[u][c] = load_counted(row + u, c, range);
         if (next_row < range.last && chunk_column(c) < kStride)
-          prefetch_line(scales_of_row<kStride>(of_matrix, next_row + u) +
+          prefetch_line(of_matrix + first_scale<kStride>(next_row + u) +
                         chunk_column(c) / static_cast<int>(WeightLayout::kScaleBlock));
       }
     }
@@ -152,10 +152,18 @@ NODEWRIGHT_DEVICE void stream_weights(const Stored* weight, OutputRange range, W
       if constexpr (kScaledBlocks) {
         ChunkScales& scales = batch.scales;
         if (row >= scales.next_row) scales.load_groups(row, range);
-        if (row + static_cast<int>(kBatch) <= scales.next_row || range.last <= scales.next_row)
-          multiply([&](int r, int c) { return scales.now[r % ChunkScales::kGroups][c]; });
-        else
-          multiply([&](int r, int c) { return scales.load_counted(row + r, c, range); });
+        float others[ChunkScales::kGroups][kChunks];  // of the batch's rows in the next groups
+        const bool has_others = row + static_cast<int>(kBatch) > scales.next_row && scales.next_row < range.last;
+        NODEWRIGHT_UNROLL
+        for (int u = 0; u < ChunkScales::kGroups; ++u) {
+          NODEWRIGHT_UNROLL
+          for (int c = 0; c < kChunks; ++c)
+            others[u][c] = has_others ? scales.load_counted(scales.next_row + u, c, range) : 0.0f;
+        }
+        multiply([&](int r, int c) {
+          const float now = scales.now[r % ChunkScales::kGroups][c], other = others[r % ChunkScales::kGroups][c];
+          return row + r < scales.next_row ? now : other;
+        });
       } else {
         multiply(0);
       }
@@ -259,7 +267,7 @@ struct FirstScales {
   NODEWRIGHT_DEVICE float ended(const WeightIn& w, int output, int part, float sum) const {
     float scale = 1.0f;
     if constexpr (kScaledRows) scale = output == first + part ? of[part] : scale_of<kStride>(w, output);
-    return nodewright::ended(w, output, sum, scale);
+    return nodewright::ended<kBias>(w, output, sum, scale);
   }
 };
 

@@ -85,13 +85,18 @@ struct MatvecShape {
     const int64_t c = chunks_of(of_threads);
     const bool packed = !normed && keeps_packed(c), ragged = c * of_threads * 8 != stride;
     const int64_t x = packed ? 4 * c + 8 : 8 * c, gains = normed ? 4 * c : 0;
-    const int64_t bound = registers_of(of_threads), most = bound == 168 ? 145 : bound == 96 ? 64 : 100;
+    const int64_t bound = registers_of(of_threads);
+    // Converting FP8 takes some.
+    const int64_t most = bound == 96        ? 64
+                         : weights.is_fp8() ? (bound == 168 ? (weights.in_blocks ? 98 : 105) : 84)
+                         : bound == 168     ? 145
+                                            : 100;
     return x + gains + in_flight(c, n) + n <= most - (ragged && !packed ? 4 : 0);
   }
 
   // Registers of n rows of W, of c chunks, and of their scales.
   constexpr int64_t in_flight(int64_t c, int64_t n) const {
-    return 2 * weights.element_bytes() * c * n + (weights.in_blocks ? 2 * weights.unit * c : 0);
+    return 2 * weights.element_bytes() * c * n + (weights.in_blocks ? (c > 5 ? 3 : 2) * weights.unit * c : 0);
   }
 
   // The same of several rows of x. Fewer where a thread may lack a column, and where a norm holds several rows of
@@ -100,7 +105,7 @@ struct MatvecShape {
     const int64_t chunks = chunks_per_thread(), t = threads();
     const bool ragged = chunks * t * 8 != stride;
     const bool wide = normed && chunks > 1 && t != 192;
-    const int64_t most = registers_of(t) < 128 ? 56 : ragged || wide ? 88 : 112;
+    const int64_t most = (registers_of(t) < 128 ? 56 : ragged || wide ? 88 : 112) - (weights.is_fp8() ? 24 : 0);
     return 8 * tile() * chunks + in_flight(chunks, n) + n * tile() <= most;
   }
 

@@ -44,12 +44,12 @@ struct TileShape {
   WeightLayout weights = {};
 
   // Blocks of a cluster that share the columns: the fewest that can hold them, 0 where none can. With up to 32 rows a
-  // warp holds four spans of 64 columns in 128 registers a lane; six in 192, where no bias or adapter needs some of the
-  // others, and where a block has several tiles, since it reads all of x (docs/products.md).
+  // warp holds four spans of 64 columns in 128 registers a lane; six in 192, where no bias, adapter or scale of a block
+  // needs some of the others, and where a block has several tiles, since it reads all of x (docs/products.md).
   constexpr int64_t splits() const {
     if (!held) return 1;
     for (int64_t n = tuning.splits > 0 ? tuning.splits : 1; n <= kMostSplits; n *= 2) {
-      const int64_t most = n == 1 && !ends_in_registers && outputs > 2048 ? 6 : 4;
+      const int64_t most = n > 1 || ends_in_registers || outputs <= 2048 || weights.in_blocks ? 4 : 6;
       const int64_t whole = n > 1 && weights.in_blocks ? 64 : weights.word_columns();  // columns that stay together
       if (stride % (whole * n) == 0 && (stride / n + 63) / 64 <= 8 * most) return n;
     }

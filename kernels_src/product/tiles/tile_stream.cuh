@@ -172,20 +172,21 @@ struct TileRing {
     constexpr int kFloats = kUnitOfScales * static_cast<int>(WeightLayout::scale_stride(kStride));
     for (int i = static_cast<int>(threadIdx.x) * 32; i < 2 * kFloats; i += static_cast<int>(kThreads) * 32) {
       const int row = i < kFloats ? ranges.now.first : ranges.now.last - 1;
-      prefetch_line(scales_of_row<kStride>(scales, row / kUnitOfScales * kUnitOfScales) + i % kFloats);
+      prefetch_line(scales + first_scale<kStride>(row / kUnitOfScales * kUnitOfScales) + i % kFloats);
     }
   }
 };
 
 // The scales of blocks of columns of the rows of W whose sums this lane has: 2t and 2t + 1 of a tile, and 8 further on.
 struct TileScales {
-  const float* of[2][2];
+  const float* of_matrix;
+  int of[2][2];  // where they begin
 
-  NODEWRIGHT_DEVICE TileScales(const float* of_matrix, int tile, int last) {
+  NODEWRIGHT_DEVICE TileScales(const float* scales, int tile, int last) : of_matrix(scales) {
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int i = 0; i < 4; ++i) {
       const int row = tile + lane_of_warp() % 4 * 2 + i % 2 + (kRows == 16 ? i / 2 * 8 : 0);
-      of[i / 2][i % 2] = scales_of_row<kStride>(of_matrix, row < last ? row : last - 1);
+      of[i / 2][i % 2] = first_scale<kStride>(row < last ? row : last - 1);
     }
   }
   // sums += those of a span that begins at `column` of W.
@@ -193,7 +194,7 @@ struct TileScales {
     const int block = column / static_cast<int>(WeightLayout::kScaleBlock);
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int k = 0; k < 2; ++k) {
-      const float upper = of[0][k][block], lower = kRows == 16 ? of[1][k][block] : upper;
+      const float upper = of_matrix[of[0][k] + block], lower = kRows == 16 ? of_matrix[of[1][k] + block] : upper;
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int n = 0; n < kTiles; ++n) {
         const int i = n % 2 * 2 + k;
@@ -254,7 +255,7 @@ NODEWRIGHT_DEVICE void multiply_stage(PairSums (&sums)[kPairs], const TileRing<R
   if constexpr (kScaledBlocks) {
     const TileScales scales(ring.scales, tile, last);
     const int column = kSplits > 1 ? cluster_rank() * kColumns : 0;
-    NODEWRIGHT_UNROLL_BY(kSpansAtOnce)
+    NODEWRIGHT_UNROLL_BY(kHeld != 0 || kSpansAtOnce < 2 ? kSpansAtOnce : 2)
     for (int k = 0; k < kPieceSpans; ++k) {
       const int span = piece * static_cast<int>(kPieceSpans) + k;
       if (span >= kSpans || (!kExact && span_column(span) >= kColumns)) continue;  // of a whole warp

@@ -50,6 +50,10 @@ std::unique_ptr<WeightFormat> read_format(const ConfigFields& fields) {
 
 }  // namespace
 
+std::optional<ScaleBlock> WeightFormat::drawn_fp8_block(const std::string&, const std::vector<int64_t>&) const {
+  return {};
+}
+
 bool WeightFormat::is_spare(std::string_view tensor) const {
   constexpr std::string_view kSpare[] = {".input_scale",  ".input_zero_point",  ".input_global_scale",
                                          ".input_g_idx",  ".activation_scale",  ".activation_scale_inv",
