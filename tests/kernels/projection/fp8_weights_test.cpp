@@ -92,6 +92,16 @@ class Fp8Tiles : public ::testing::Test {
     shape.weights = fp8_layout(in_blocks, Projection::kUnit);
     return shape;
   }
+  // Rows, columns and rows of a tile each, with either form of scales.
+  static void expect_sizes_agree(const std::vector<std::array<int64_t, 3>>& sizes) {
+    std::vector<TileShape> shapes;
+    for (const bool in_blocks : {false, true})
+      for (const auto& [rows, cols, tile_rows] : sizes) {
+        shapes.push_back(shape(rows, cols, in_blocks));
+        shapes.back().tuning.rows = tile_rows;
+      }
+    expect_agreement(shapes);
+  }
   static void expect_agreement(const std::vector<TileShape>& shapes) {
     prepare_matvec(Projection::kName, shapes);
     for (const TileShape& shape : shapes) {
@@ -113,28 +123,26 @@ struct NameOfTiles {
     return (kGained ? "gained_" : kHeld ? "held_" : "") + std::string(Run::kName);
   }
 };
-using TileRuns =
-    ::testing::Types<RunNormProject, RunNormGateUp, RunGainedNormProject, RunGainedNormGateUp, RunProjectAdd,
-                     RunProject, RunHeldNormProject, RunHeldNormGateUp, RunHeldProjectAdd, RunHeldProjectGateUp>;
-TYPED_TEST_SUITE(Fp8Tiles, TileRuns, NameOfTiles);
+template <class Projection>
+class Fp8StreamedTiles : public Fp8Tiles<Projection> {};
+using StreamedRuns = ::testing::Types<RunNormProject, RunNormGateUp, RunGainedNormProject, RunGainedNormGateUp,
+                                      RunProjectAdd, RunProject>;
+TYPED_TEST_SUITE(Fp8StreamedTiles, StreamedRuns, NameOfTiles);
+template <class Projection>
+class Fp8HeldTiles : public Fp8Tiles<Projection> {};
+using HeldRuns = ::testing::Types<RunHeldNormProject, RunHeldNormGateUp, RunHeldProjectAdd, RunHeldProjectGateUp>;
+TYPED_TEST_SUITE(Fp8HeldTiles, HeldRuns, NameOfTiles);
 
 // Spans that no number of warps divides, a last one that is not whole; tiles of 8 rows and of 16.
-TYPED_TEST(Fp8Tiles, AgreeWithTheReference) {
-  using Sizes = std::vector<std::array<int64_t, 3>>;  // rows, columns, rows of a tile
-  const Sizes sizes = this->kHeld ? Sizes{{8, 1216, 8}, {9, 576, 0}, {17, 576, 0}, {32, 1216, 0}}
-                                  : Sizes{{3, 208, 0}, {5, 1216, 8}, {8, 2048, 0}, {16, 208, 0}};
-  std::vector<TileShape> shapes;
-  for (const bool in_blocks : {false, true})
-    for (const auto& [rows, cols, tile_rows] : sizes) {
-      shapes.push_back(this->shape(rows, cols, in_blocks));
-      shapes.back().tuning.rows = tile_rows;
-    }
-  this->expect_agreement(shapes);
+TYPED_TEST(Fp8StreamedTiles, AgreeWithTheReference) {
+  this->expect_sizes_agree({{3, 208, 0}, {5, 1216, 8}, {8, 2048, 0}, {16, 208, 0}});
+}
+TYPED_TEST(Fp8HeldTiles, AgreeWithTheReference) {
+  this->expect_sizes_agree({{8, 1216, 8}, {9, 576, 0}, {17, 576, 0}, {32, 1216, 0}});
 }
 
 // Pieces of a row, of which the last is shorter.
-TYPED_TEST(Fp8Tiles, HaveTheSameBitsHoweverAMatrixIsCut) {
-  if (this->kHeld) GTEST_SKIP() << "held rows come whole";
+TYPED_TEST(Fp8StreamedTiles, HaveTheSameBitsHoweverAMatrixIsCut) {
   for (const bool in_blocks : {false, true}) {
     TileShape whole = this->shape(8, 1168, in_blocks), cut = whole;
     whole.tuning = {.warps = 4, .rows = 16, .piece = 5, .ring = 2};
@@ -145,8 +153,8 @@ TYPED_TEST(Fp8Tiles, HaveTheSameBitsHoweverAMatrixIsCut) {
 }
 
 // Blocks of a cluster that share the columns; sums that meet at the end and tile by tile.
-TYPED_TEST(Fp8Tiles, AgreeWithTheReferenceHoweverManyBlocksShareTheColumns) {
-  if (!this->kHeld || !machine().device.properties().has_clusters()) GTEST_SKIP() << "of held rows, with clusters";
+TYPED_TEST(Fp8HeldTiles, AgreeWithTheReferenceHoweverManyBlocksShareTheColumns) {
+  if (!machine().device.properties().has_clusters()) GTEST_SKIP() << "no clusters";
   std::vector<TileShape> shapes;
   for (const bool in_blocks : {false, true})
     for (const auto& [rows, splits, meets] : {std::tuple{24, 2, false}, {32, 2, true}, {17, 4, false}}) {
