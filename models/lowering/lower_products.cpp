@@ -24,12 +24,11 @@ bool library_takes(const LoweringContext& at, const Op& op) {
 uint64_t as_written(int64_t rows, int64_t stride, int64_t outputs) { return count_of((rows - 1) * stride + outputs); }
 
 // The library multiplies bf16 alone: FP8 weights become such in a kernel before it, the last of the run's.
-void add_dequantize_kernel(LoweredRun& lowered, const LoweringContext& at, const Op& product) {
-  const WeightLayout weights = layout_of(at.config, product.part);
-  if (!weights.is_fp8()) return;
+void add_dequantize_kernel(LoweredRun& lowered, const Op& product) {
+  if (!product.weights.is_fp8()) return;
   const int64_t stride = row_stride(product.cols);
   lowered.kernels.push_back(
-      kernel_choice<Dequantize>({"dequantize", constants_of(weights.constants(), {{"kStride", stride}})},
+      kernel_choice<Dequantize>({"dequantize", constants_of(product.weights.constants(), {{"kStride", stride}})},
                                 dequantize_shape(product.outputs, stride)));
 }
 ProductOperand emit_weights(const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
@@ -100,7 +99,7 @@ LoweredRun product_add(const LoweringContext& at, const ProductSpec& spec) {
             emit_bias(run, step, weights, node_name(product) + "_bias", product, residual, stride);
           })};
   add_bias_kernel(lowered, spec, at.config.residual_scale);
-  add_dequantize_kernel(lowered, at, spec.product);
+  add_dequantize_kernel(lowered, spec.product);
   return lowered;
 }
 
@@ -126,7 +125,7 @@ LoweredRun product_exchange(const LoweringContext& at, const ProductSpec& spec, 
       emit(s.partial.subview(0, written));
     emit_exchange(run, 0, p, s.partial.subview(0, written), sum);
   });
-  add_dequantize_kernel(lowered, at, spec.product);
+  add_dequantize_kernel(lowered, spec.product);
   return lowered;
 }
 
@@ -145,7 +144,7 @@ LoweredRun product_deferred(const LoweringContext& at, const ProductSpec& spec) 
                                                      p.weights.post_gain(spec.post_norm->part)};
                      })};
   add_bias_kernel(lowered, spec);
-  add_dequantize_kernel(lowered, at, spec.product);
+  add_dequantize_kernel(lowered, spec.product);
   return lowered;
 }
 
@@ -188,7 +187,7 @@ LoweredRun product_alone(const LoweringContext& at, const ProductSpec& spec, Res
     lowered.emit = emits([product](const LoadedRun& run, const StepPlace& step, const StepWeights& weights) {
       emit_product(run, step, weights, node_name(product), step.s.normed, product, step.s.gate_up);
     });
-    add_dequantize_kernel(lowered, at, product);
+    add_dequantize_kernel(lowered, product);
     return lowered;
   }
   const bool is_router = product.part == Part::router, bare = is_router || rope_adds_bias(at, form);
@@ -200,7 +199,7 @@ LoweredRun product_alone(const LoweringContext& at, const ProductSpec& spec, Res
         if (!bare) emit_bias(run, step, weights, node_name(product) + "_bias", product, y, product.outputs);
       });
   if (!bare) add_bias_kernel(lowered, spec);
-  add_dequantize_kernel(lowered, at, product);
+  add_dequantize_kernel(lowered, product);
   return lowered;
 }
 

@@ -133,11 +133,9 @@ Wanted wanted_kernel(const LoweringContext& at, const ProductSpec& spec, Residua
 }
 
 // What all of these kernels are compiled for.
-std::vector<Constant> with_input(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
-                                 std::vector<Constant> constants) {
+std::vector<Constant> with_input(const ProductSpec& spec, InputNorm norm, std::vector<Constant> constants) {
   constants.insert(constants.begin(), constant("kBias", spec.product.bias));
-  if (const WeightLayout weights = layout_of(at.config, spec.product.part); weights.is_fp8())
-    constants = constants_of(weights.constants(), std::move(constants));
+  if (spec.product.weights.is_fp8()) constants = constants_of(spec.product.weights.constants(), std::move(constants));
   if (norm.norms == Norms::none) return constants;
   constants.push_back(constant("kNorm", norm.kind));
   constants.push_back(constant("kPostNorm", norm.norms == Norms::post_and_own));
@@ -152,7 +150,7 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
   const bool always = at.step.always_holds(at.config);
   const Op& product = spec.product;
   const bool normed = norm.norms != Norms::none, gained = norm.norms == Norms::gained || norm.norms == Norms::before;
-  std::vector<Constant> constants = with_input(at, spec, norm, kernel.constants);
+  std::vector<Constant> constants = with_input(spec, norm, kernel.constants);
   if (normed) constants.push_back(constant("kGained", gained));
   TileShape asked{spec.rows,
                   product.cols,
@@ -170,7 +168,7 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
   const bool adapted =
       (always ? at.step.beside_adapters : spec.adapted) && (spec.end == End::gate_up || spec.exchanged);
   asked.ends_in_registers = product.bias || adapted;
-  asked.weights = layout_of(at.config, product.part);
+  asked.weights = product.weights;
   asked.meets = always;
   if (spec.end == End::logits && !always) asked.tuning.splits = 1;  // a block has the best of its logits
   if (asked.held && !asked.holds()) return "registers do not hold its rows";
@@ -214,7 +212,8 @@ Choice held_or_tiled(const LoweringContext& at, const ProductSpec& spec, InputNo
            std::to_string(kTilesToRows);
   const bool may_hold =
       !always && form == ResidualForm::gained && at.device.has_clusters() && !at.config.shard.is_part();
-  if (may_hold && spec.rows >= (spec.end == End::gate_up ? kGateUpHeldFromRows : kHeldFromRows)) {
+  const bool early = spec.end == End::gate_up || spec.product.weights.is_fp8();
+  if (may_hold && spec.rows >= (early ? kGateUpHeldFromRows : kHeldFromRows)) {
     Choice held = tiled(at, spec, norm, kernel, keeps_sums, true);
     if (std::holds_alternative<KernelChoice>(held)) return held;
   }
@@ -231,16 +230,17 @@ KernelChoice matvec(const LoweringContext& at, const ProductSpec& spec, InputNor
                     spec.unit(),
                     norm.norms != Norms::none,
                     tuning_of(at.step.tuning, product.part).matvec};
-  shape.weights = layout_of(at.config, product.part);
+  shape.weights = product.weights;
   if (at_once) shape = project_exchange_shape(shape);
   shape.fit_segment(at.device.sm_count);
-  return {{kernel.name, constants_of(shape.constants(), with_input(at, spec, norm, kernel.constants))},
+  return {{kernel.name, constants_of(shape.constants(), with_input(spec, norm, kernel.constants))},
           shape.launch_shape(at.device.sm_count),
           kernel.args_bytes};
 }
 
 // Where a kernel of its own norms the rows, tiles of up to this size take less time than a library's product, and so do
-// those that spare a node: of gate and up, or of a bias (bench/results/2026-11-28-h200-normed-rows.txt).
+// those that spare a node: of gate and up, of a bias (bench/results/2026-11-28-h200-normed-rows.txt), or of weights
+// that the library gets dequantized.
 constexpr int64_t kMostHeldBytes = 4 << 20;
 int64_t bytes_of(const Op& product) { return product.outputs * row_stride(product.cols) * 2; }
 
@@ -252,8 +252,8 @@ std::string why_not(const LoweringContext& at, const ProductSpec& spec, Residual
   if (is_library_used(at, form)) return "the step's products are a library's";
   if (at.step.with_products() && form != ResidualForm::gained) {
     if (spec.norm) return "a kernel before norms its rows";
-    if (spec.end != End::gate_up && !spec.product.bias && bytes_of(spec.product) > kMostHeldBytes)
-      return "a library's product is as fast";
+    const bool spares_node = spec.end == End::gate_up || spec.product.bias || spec.product.weights.is_fp8();
+    if (!spares_node && bytes_of(spec.product) > kMostHeldBytes) return "a library's product is as fast";
     if (spec.product.part == Part::gate_up && spec.end == End::store) return "its activation is not its end";
   }
   if (spec.exchanged && spec.post_norm.has_value() != deferred) return "its norm is left to the next kernel";
@@ -332,6 +332,7 @@ LoweringResult by_rows(const LoweringContext& at, const ProductSpec& spec, Resid
 LoweringResult in_gained_tiles(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
   if (form != ResidualForm::gained) return "the residual does not come times the next gain";
   if ((at.step.sampled_rows + 7) / 8 != (at.step.rows + 7) / 8) return "its squares are of more rows";
+  if (at.step.rows > kHeldToRows && at.step.with_products()) return "a library reads the weights once";
   if (at.step.tuning.head.product.names_algorithm()) return "a library's product was measured to be faster";
   return multiplied(at, spec, form, true);
 }

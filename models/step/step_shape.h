@@ -23,10 +23,6 @@ inline constexpr int64_t kTilesFromRows = 3, kTilesToRows = 16;
 // Rows of tiles that stay in registers where all products of a step are tiles past gained rows.
 inline constexpr int64_t kHeldFromRows = 9, kGateUpHeldFromRows = 5;
 
-// Rows up to which a step of products multiplies by kernels that hold x in registers, and a prompt's rows attend one by
-// one as rows that choose do.
-inline constexpr int64_t kHeldToRows = 32;
-
 // How many steps one launch of a decode plan runs, one after the other on the device. Rows that have ended leave it.
 // loop: as long as a row goes on, `most` at most; else always `most` steps, in a plan of as many times the nodes.
 struct LaunchSteps {
@@ -72,7 +68,7 @@ struct StepShape {
   // Whether the projections of a step of products may all be tiles past rows of x that stay in registers, which needs
   // clusters, instead of a library's: unless one of those has been measured to be faster.
   bool may_hold() const {
-    return with_products() && rows <= kHeldToRows && !tuning.qkv.product.names_algorithm() &&
+    return with_products() && rows <= network.held_to && !tuning.qkv.product.names_algorithm() &&
            !tuning.out.product.names_algorithm() && !tuning.gate_up.product.names_algorithm() &&
            !tuning.down.product.names_algorithm();
   }

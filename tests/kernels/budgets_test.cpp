@@ -255,14 +255,14 @@ TEST(KernelRulesSweep, HoldForTheExamplesKernels) {
   for (const Card& card : {kA100, kH100}) checked_budgets(nanogpt_kernels_on(card));
 }
 
-// With both forms of scales; a step of 64 rows dequantizes.
+// With both forms of scales; a step of 128 rows dequantizes.
 TEST(KernelRulesSweep, HoldForFp8Weights) {
   ShippedKernels kernels;
   for (const bool in_blocks : {false, true})
-    for (ModelConfig config : {llama_1b(), llama_3b()}) {
+    for (ModelConfig config : {llama_1b(), llama_3b(), qwen3_4b()}) {
       const WeightLayout layout{WeightCode::fp8, in_blocks, 1}, of_gates{WeightCode::fp8, in_blocks, 2};
       config.layouts = {layout, layout, of_gates, layout};
-      for (const int64_t rows : {1, 2, 4, 8, 16, 32, 64})
+      for (const int64_t rows : {1, 2, 4, 8, 16, 32, 64, 128})
         add_step(kernels, kH100, config, shipped_step(kH100, config, rows));
     }
   std::erase_if(kernels, [](const auto& entry) { return entry.first.find("kFormat=1") == std::string::npos; });

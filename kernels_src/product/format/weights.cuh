@@ -6,6 +6,7 @@
 
 #include "kernels_src/argument_blocks.h"
 #include "kernels_src/product/format/bf16_weights.cuh"
+#include "kernels_src/product/format/fp8_halves.cuh"
 #include "kernels_src/product/format/fp8_weights.cuh"
 #include "kernels_src/product/format/weight_layout.h"
 

@@ -22,6 +22,7 @@ struct HeldRows {
   static_assert(!kScaledBlocks || kSplits == 1 || kColumns % 64 == 0, "a span has one block of scales");
 
   uint4 held[kSpans][2][kTiles];
+  float factors[kTurned || !kInHalves ? 2 : kTiles];  // of the sums with row g of each tile; turned with 2t, 2t + 1
 
   // Requests `x`: [rows, stride], from the block's first column on. After the wait.
   NODEWRIGHT_DEVICE HeldRows(const bf16* x, int64_t stride, int rows) {
@@ -37,10 +38,44 @@ struct HeldRows {
   // Once, before the first fragment. Waits for what was requested.
   NODEWRIGHT_DEVICE void arrange() {
     each_span([](int, int, uint4& first, uint4& second) { arrange_span(first, second); });
+    if constexpr (kInHalves) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int n = 0; n < kTiles; ++n) halve(n);
+    }
   }
   NODEWRIGHT_DEVICE uint4 fragment(const unsigned char*, int, int span, int s, int n) const { return held[span][s][n]; }
 
  private:
+  // Makes row g of a tile a row of fp16, times a power of two by which its norm is at most 2^14: its sum of squares, in
+  // bf16, is no less than the square of its largest element.
+  NODEWRIGHT_DEVICE void halve(int n) {
+    uint32_t squares[4] = {};
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int i = 0; i < 2 * kSpans; ++i) {
+      const uint4 of = held[i / 2][i % 2][n];
+      squares[0] = add_squares(squares[0], of.x), squares[1] = add_squares(squares[1], of.y);
+      squares[2] = add_squares(squares[2], of.z), squares[3] = add_squares(squares[3], of.w);
+    }
+    float sum = 0.0f;
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int i = 0; i < 4; ++i) sum += low_bf16(squares[i]) + high_bf16(squares[i]);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);  // the lanes that share the row
+    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+    // Of powers of two above the norm and of the factor, as fp32 stores exponents.
+    const int norm = (static_cast<int>(float_to_bits(sum) >> 23) - 127) / 2 + 128, factor = 127 + 14 - (norm - 127);
+    const float inverse = bits_to_float(static_cast<uint32_t>(254 - factor) << 23);
+    if constexpr (kTurned) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int i = 0; i < 2; ++i) factors[i] = __shfl_sync(0xffffffffu, inverse, (lane_of_warp() % 4 * 2 + i) * 4);
+    } else {
+      factors[n] = inverse;
+    }
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int i = 0; i < 2 * kSpans; ++i) {
+      uint4& of = held[i / 2][i % 2][n];
+      of = halves_of_bf16(of, static_cast<uint32_t>(factor << 23 | factor << 7));
+    }
+  }
   // f(span, n, words of both steps)
   template <class F>
   NODEWRIGHT_DEVICE void each_span(const F& f) {
@@ -110,7 +145,7 @@ NODEWRIGHT_DEVICE void stream_meeting_tiles(TileRing<HeldRows>& ring, const Held
       multiply_stage(of_tile, ring, held, slot, multiplied, ahead.now.last, 0);
       multiplied += kRows;
       if (multiplied >= ahead.now.last && ahead.advance()) multiplied = ahead.now.first;
-      leave_sums(of_tile, lane_of_warp() / 4, lane_of_warp() % 4, now);
+      leave_sums(of_tile, held, lane_of_warp() / 4, lane_of_warp() % 4, now);
     }
     if (i > 0) sums.receive();
     __syncthreads();  // the stage and what has come have been read, and the warps' sums are there

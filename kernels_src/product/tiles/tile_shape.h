@@ -43,15 +43,21 @@ struct TileShape {
   bool ends_in_registers = false;  // a bias or an adapter takes some
   WeightLayout weights = {};
 
-  // Blocks of a cluster that share the columns: the fewest that can hold them, 0 where none can. With up to 32 rows a
-  // warp holds four spans of 64 columns in 128 registers a lane; six in 192, where no bias, adapter or scale of a block
-  // needs some of the others, and where a block has several tiles, since it reads all of x (docs/products.md).
+  // Spans of 64 columns of up to 32 rows of x that a warp of a block with all columns holds: four in 128 registers a
+  // lane; six in 192, where no bias, adapter or scale of a block needs some of the others, and where a block has
+  // several tiles, since it reads all of x (docs/products.md). Eight of up to 8 rows beside FP8, unless the sums of any
+  // number of rows have one order.
+  constexpr int64_t most_spans() const {
+    if (ends_in_registers || outputs <= 2048) return 4;
+    if (weights.is_fp8() && !meets && token_tiles() == 1) return 8;
+    return weights.in_blocks && (meets || token_tiles() > 2) ? 4 : 6;
+  }
+  // Blocks of a cluster that share the columns: the fewest that can hold them, 0 where none can.
   constexpr int64_t splits() const {
     if (!held) return 1;
     for (int64_t n = tuning.splits > 0 ? tuning.splits : 1; n <= kMostSplits; n *= 2) {
-      const int64_t most = n > 1 || ends_in_registers || outputs <= 2048 || weights.in_blocks ? 4 : 6;
       const int64_t whole = n > 1 && weights.in_blocks ? 64 : weights.word_columns();  // columns that stay together
-      if (stride % (whole * n) == 0 && (stride / n + 63) / 64 <= 8 * most) return n;
+      if (stride % (whole * n) == 0 && (stride / n + 63) / 64 <= 8 * (n > 1 ? 4 : most_spans())) return n;
     }
     return 0;
   }

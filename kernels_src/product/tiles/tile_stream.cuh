@@ -51,6 +51,8 @@ constexpr int kOwnedAlone = static_cast<int>((2 * kPairsOfTile + kThreads - 1) /
 // Spans of a stage that are unrolled: two tiles of tokens leave no registers for more, unless they are in registers.
 constexpr int kSpansAtOnce = static_cast<int>(kTokenTiles == 1 || kHeld != 0 ? kPieceSpans : 1);
 static_assert(kRows == 8 || kRows == 16);
+// Operands are in fp16; W is the left one.
+constexpr bool kInHalves = kHeld != 0 && kFormat != 0 && kHasHalves, kTurned = kInHalves && kTiles == 1 && kRows == 16;
 // Parts of a row's squares that are requested in one round trip, a part a block of the kernel before: one of each SM of
 // the cards of today.
 constexpr int kPartsOfSms = 136;
@@ -177,16 +179,20 @@ struct TileRing {
   }
 };
 
-// The scales of blocks of columns of the rows of W whose sums this lane has: 2t and 2t + 1 of a tile, and 8 further on.
+// The scales of blocks of columns of the rows of W whose sums this lane has: 2t and 2t + 1 of a tile, and 8 further on;
+// of turned ones g and g + 8.
 struct TileScales {
+  static constexpr int kOfHalf = kTurned ? 1 : 2;
+
   const float* of_matrix;
-  int of[2][2];  // where they begin
+  int of[2][kOfHalf];  // where they begin
 
   NODEWRIGHT_DEVICE TileScales(const float* scales, int tile, int last) : of_matrix(scales) {
     NODEWRIGHT_UNROLL_ON_DEVICE
-    for (int i = 0; i < 4; ++i) {
-      const int row = tile + lane_of_warp() % 4 * 2 + i % 2 + (kRows == 16 ? i / 2 * 8 : 0);
-      of[i / 2][i % 2] = first_scale<kStride>(row < last ? row : last - 1);
+    for (int i = 0; i < 2 * kOfHalf; ++i) {
+      const int lane = lane_of_warp(), first = kTurned ? lane / 4 : lane % 4 * 2 + i % 2;
+      const int row = tile + first + (kRows == 16 ? i / kOfHalf * 8 : 0);
+      of[i / kOfHalf][i % kOfHalf] = first_scale<kStride>(row < last ? row : last - 1);
     }
   }
   // sums += those of a span that begins at `column` of W.
@@ -194,12 +200,18 @@ struct TileScales {
     const int block = column / static_cast<int>(WeightLayout::kScaleBlock);
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int k = 0; k < 2; ++k) {
-      const float upper = of_matrix[of[0][k] + block], lower = kRows == 16 ? of_matrix[of[1][k] + block] : upper;
-      NODEWRIGHT_UNROLL_ON_DEVICE
-      for (int n = 0; n < kTiles; ++n) {
-        const int i = n % 2 * 2 + k;
-        sums[n / 2].upper[i] = fmaf(of_span[n / 2].upper[i], upper, sums[n / 2].upper[i]);
-        sums[n / 2].lower[i] = fmaf(of_span[n / 2].lower[i], lower, sums[n / 2].lower[i]);
+      if constexpr (kTurned) {
+        const float scale = of_matrix[of[k][0] + block];
+        NODEWRIGHT_UNROLL_ON_DEVICE
+        for (int i = 2 * k; i < 2 * k + 2; ++i) sums[0].upper[i] = fmaf(of_span[0].upper[i], scale, sums[0].upper[i]);
+      } else {
+        const float upper = of_matrix[of[0][k] + block], lower = kRows == 16 ? of_matrix[of[1][k] + block] : upper;
+        NODEWRIGHT_UNROLL_ON_DEVICE
+        for (int n = 0; n < kTiles; ++n) {
+          const int i = n % 2 * 2 + k;
+          sums[n / 2].upper[i] = fmaf(of_span[n / 2].upper[i], upper, sums[n / 2].upper[i]);
+          sums[n / 2].lower[i] = fmaf(of_span[n / 2].lower[i], lower, sums[n / 2].lower[i]);
+        }
       }
     }
   }
@@ -214,8 +226,13 @@ NODEWRIGHT_DEVICE void multiply_staged(PairSums (&sums)[kPairs], const Rows& x, 
     return load_16(weights + row * TileRing<Rows>::kRowBytes +
                    (span_column(i) + column + lane_column()) * Weights::kElementBytes);
   };
-  const typename Weights::template Span<kRows, decltype(load)> words(load);
-  multiply_span<kRows, kTiles>(sums, words, [&](int s, int n) { return x.fragment(rows, i, span, s, n); });
+  const auto fragment = [&](int s, int n) { return x.fragment(rows, i, span, s, n); };
+  if constexpr (kTurned)
+    multiply_turned_span(sums[0], HalvesSpan<kRows, decltype(load)>(load), fragment);
+  else if constexpr (kInHalves)
+    multiply_span<kRows, kTiles, true>(sums, HalvesSpan<kRows, decltype(load)>(load), fragment);
+  else
+    multiply_span<kRows, kTiles, false>(sums, typename Weights::template Span<kRows, decltype(load)>(load), fragment);
 }
 
 // Two sums, of neighbouring outputs with one row of x.
@@ -271,16 +288,25 @@ NODEWRIGHT_DEVICE void multiply_stage(PairSums (&sums)[kPairs], const TileRing<R
   }
 }
 // Leaves the sums that lane (g, t) of the warp has of a tile where sum_of_warps() reads them.
-NODEWRIGHT_DEVICE void leave_sums(const PairSums (&sums)[kPairs], int g, int t,
+template <class Rows>
+NODEWRIGHT_DEVICE void leave_sums(const PairSums (&sums)[kPairs], [[maybe_unused]] const Rows& x, int g, int t,
                                   float* partial /*[kWarps][kTokens][kSumStride]*/) {
-  float* mine = partial + warp_of_block() * kWarpSums + g * kSumStride + 2 * t;
-  NODEWRIGHT_UNROLL_ON_DEVICE
-  for (int n = 0; n < kTiles; ++n) {
+  float* const of_warp = partial + warp_of_block() * kWarpSums;
+  if constexpr (kTurned) {
     NODEWRIGHT_UNROLL_ON_DEVICE
-    for (int k = 0; k < 2; ++k) {
-      const float upper = sums[n / 2].upper[n % 2 * 2 + k], lower = sums[n / 2].lower[n % 2 * 2 + k];
-      mine[n * 8 * kSumStride + k] = kRows == 16 ? upper : upper + lower;
-      if constexpr (kRows == 16) mine[n * 8 * kSumStride + 8 + k] = lower;
+    for (int i = 0; i < 4; ++i)
+      of_warp[(2 * t + i % 2) * kSumStride + g + i / 2 * 8] = sums[0].upper[i] * x.factors[i % 2];
+  } else {
+    float* mine = of_warp + g * kSumStride + 2 * t;
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int n = 0; n < kTiles; ++n) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int k = 0; k < 2; ++k) {
+        float upper = sums[n / 2].upper[n % 2 * 2 + k], lower = sums[n / 2].lower[n % 2 * 2 + k];
+        if constexpr (kInHalves) upper *= x.factors[n], lower *= x.factors[n];
+        mine[n * 8 * kSumStride + k] = kRows == 16 ? upper : upper + lower;
+        if constexpr (kRows == 16) mine[n * 8 * kSumStride + 8 + k] = lower;
+      }
     }
   }
 }
@@ -314,7 +340,7 @@ NODEWRIGHT_DEVICE void stream_tiles(TileRing<Rows>& ring, const Rows& x,
       for (int piece = 0; piece < kPieces; ++piece, ++i) {
         ring.copies.wait(slot);
         multiply_stage(sums, ring, x, slot, tile, range.last, piece);
-        if (piece == kPieces - 1) leave_sums(sums, g, t, now);
+        if (piece == kPieces - 1) leave_sums(sums, x, g, t, now);
         __syncthreads();  // the stage has been read, and a tile's sums are there
         if (i + kStages < ring.total) {
           ring.request_weights(i + kStages, slot);
