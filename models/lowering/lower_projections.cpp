@@ -181,7 +181,8 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
     if (most.ring(at.device.sm_count, at.device.shared_optin_bytes) == 0)
       return "a block's shared memory does not hold 32 rows";
   }
-  if (asked.held && !always && spec.end == End::gate_up && asked.splits() > 1 && spec.rows <= kTilesToRows)
+  if (asked.held && !always && spec.end == End::gate_up && asked.splits() > 1 && spec.rows <= kTilesToRows &&
+      !product.weights.is_fp8())
     return "with few rows, sums of gate and up that several blocks hold take longer";
   const TileShape shape = asked.fitting(at.device.sm_count, at.device.shared_optin_bytes);
   if (shape.meets && spec.end == End::gate_up && norm.norms == Norms::none)

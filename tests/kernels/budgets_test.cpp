@@ -259,9 +259,8 @@ TEST(KernelRulesSweep, HoldForTheExamplesKernels) {
 TEST(KernelRulesSweep, HoldForFp8Weights) {
   ShippedKernels kernels;
   for (const bool in_blocks : {false, true})
-    for (ModelConfig config : {llama_1b(), llama_3b(), qwen3_4b()}) {
-      const WeightLayout layout{WeightCode::fp8, in_blocks, 1}, of_gates{WeightCode::fp8, in_blocks, 2};
-      config.layouts = {layout, layout, of_gates, layout};
+    for (const ModelConfig& whole : {llama_1b(), llama_3b(), qwen3_4b()}) {
+      const ModelConfig config = with_fp8(whole, in_blocks);
       for (const int64_t rows : {1, 2, 4, 8, 16, 32, 64, 128})
         add_step(kernels, kH100, config, shipped_step(kH100, config, rows));
     }
