@@ -24,7 +24,8 @@ std::map<std::string, int> kernels_of_layer(const std::string& model, int64_t ro
   device.cc_major = 9, device.sm_count = 132, device.shared_optin_bytes = 227 << 10;
   const auto clusters = [](int64_t blocks) { return 120 / blocks; };
   std::map<std::string, int> found;
-  for (const LoweredRun& run : lower(network_of(config), {config, shape, device, clusters}).kinds[0])
+  const LoweredStep lowered = lower(network_of(config), {config, shape, device, clusters});
+  for (const LoweredRun& run : lowered.kinds[0])
     for (const KernelChoice& kernel : run.kernels) {
       const auto& constants = kernel.request.constants;
       if (std::ranges::find(constants, "kFormat", &Constant::name) == constants.end()) continue;
