@@ -12,7 +12,8 @@ struct Bf16Weights {
   static constexpr int kElementBytes = 2;
   static constexpr int kXPadding = 64;  // bytes between rows of x in shared memory beside a multiple of 128
 
-  NODEWRIGHT_DEVICE static Eight load_eight(const Element* from) { return load_once_16(from); }
+  static constexpr int kChunksOfWord = 1;  // of 8 columns in 16 bytes
+  NODEWRIGHT_DEVICE static Eight eight(uint4 word, int /*chunk*/) { return word; }
 
   // Where the columns of a step begin in a warp's spans, of two steps each, and how far apart its lanes' columns are.
   NODEWRIGHT_DEVICE static constexpr int step_column(int step) { return step * 32; }

@@ -86,19 +86,9 @@ struct Fp8Weights {
   // Between rows of x in shared memory beside a multiple of 128: a lane reads 32 bytes of its row, in two steps.
   static constexpr int kXPadding = 16;
 
-  // As load_once_16.
-  NODEWRIGHT_DEVICE static Eight load_eight(const Element* from) {
-    Eight v;
-#ifdef __CUDACC_RTC__
-    uint64_t policy;
-    asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    asm volatile("ld.global.nc.L1::no_allocate.L2::cache_hint.v2.u32 {%0,%1}, [%2], %3;"
-                 : "=r"(v.low), "=r"(v.high)
-                 : "l"(from), "l"(policy));
-#else
-    __builtin_memcpy(&v, from, 8);
-#endif
-    return v;
+  static constexpr int kChunksOfWord = 2;
+  NODEWRIGHT_DEVICE static Eight eight(uint4 word, int chunk) {
+    return chunk == 0 ? EightFp8{word.x, word.y} : EightFp8{word.z, word.w};
   }
 
   // As of Bf16Weights. A word is 16 columns, eight of each step.

@@ -1,8 +1,8 @@
 // A weight matrix streamed once past a few rows of x. Included by the kernels that end in different epilogues.
 //
-// Thread t owns the columns (c * kThreads + t) * 8 .. + 7, c < kChunks, of every row: its slice of x stays in
-// registers, a weight row is one coalesced load of eight elements a thread and chunk, and no x passes through shared
-// memory.
+// Thread t owns the columns of the words i * kThreads + t, i < kWords, of every row: its slice of x stays in registers,
+// in chunks of 8 columns, a weight row is one coalesced load of 16 bytes a thread and word, and no x passes through
+// shared memory.
 // Block b owns a contiguous range of outputs, so bytes are balanced over SMs to within one row. Sums go lane -> warp
 // (butterfly) -> shared memory -> block, in an order that depends on W's shape only: a row's bits do not depend on the
 // bucket.
@@ -23,40 +23,41 @@
 namespace nodewright {
 
 constexpr int kWarps = static_cast<int>(kThreads / 32);
-constexpr int kChunks = static_cast<int>((kStride / 8 + kThreads - 1) / kThreads);
+constexpr int kChunksOfWord = Weights::kChunksOfWord;
+constexpr int kWords = static_cast<int>((kStride / (8 * kChunksOfWord) + kThreads - 1) / kThreads);
+constexpr int kChunks = kWords * kChunksOfWord;
 constexpr int kSums = static_cast<int>(kBatch * kTile);  // sums a batch ends in; a power of two, at most 32
 static_assert(kSums <= 32 && (kSums & (kSums - 1)) == 0);
 
-// First element of this thread's chunk c.
-NODEWRIGHT_DEVICE int chunk_column(int c) {
-  return (c * static_cast<int>(kThreads) + static_cast<int>(threadIdx.x)) * 8;
+// First element of this thread's word i, and of its chunk c.
+NODEWRIGHT_DEVICE int word_column(int i) {
+  return (i * static_cast<int>(kThreads) + static_cast<int>(threadIdx.x)) * (8 * kChunksOfWord);
 }
+NODEWRIGHT_DEVICE int chunk_column(int c) { return word_column(c / kChunksOfWord) + c % kChunksOfWord * 8; }
 
-// The scales of this thread's chunks where blocks of columns have some: of the groups of rows at hand. Those of the
+// The scales of this thread's words where blocks of columns have some: of the groups of rows at hand. Those of the
 // next are asked for early and loaded when they are reached.
-struct ChunkScales {
+struct WordScales {
   static constexpr int kGroups = kScaledBlocks ? kUnitOfScales : 1;
 
   const float* of_matrix;
   int next_row;  // the first of the next groups
-  float now[kGroups][kChunks];
+  float now[kGroups][kWords];
 
-  NODEWRIGHT_DEVICE float load(int row, int c) const {
-    return of_matrix[first_scale<kStride>(row) + chunk_column(c) / static_cast<int>(WeightLayout::kScaleBlock)];
+  NODEWRIGHT_DEVICE const float* place(int row, int i) const {
+    return of_matrix + first_scale<kStride>(row) + word_column(i) / static_cast<int>(WeightLayout::kScaleBlock);
   }
-  NODEWRIGHT_DEVICE float load_counted(int row, int c, OutputRange range) const {
-    return row < range.last && chunk_column(c) < kStride ? load(row, c) : 0.0f;
+  NODEWRIGHT_DEVICE float load_counted(int row, int i, OutputRange range) const {
+    return row < range.last && word_column(i) < kStride ? *place(row, i) : 0.0f;
   }
   NODEWRIGHT_DEVICE void load_groups(int row, OutputRange range) {
     next_row = row / kRowsOfScales * kRowsOfScales + kRowsOfScales;
     NODEWRIGHT_UNROLL
     for (int u = 0; u < kGroups; ++u) {
       NODEWRIGHT_UNROLL
-      for (int c = 0; c < kChunks; ++c) {
-        now[u][c] = load_counted(row + u, c, range);
-        if (next_row < range.last && chunk_column(c) < kStride)
-          prefetch_line(of_matrix + first_scale<kStride>(next_row + u) +
-                        chunk_column(c) / static_cast<int>(WeightLayout::kScaleBlock));
+      for (int i = 0; i < kWords; ++i) {
+        now[u][i] = load_counted(row + u, i, range);
+        if (next_row < range.last && word_column(i) < kStride) prefetch_line(place(next_row + u, i));
       }
     }
   }
@@ -67,25 +68,25 @@ struct ChunkScales {
 };
 static_assert(!kScaledBlocks || kBatch <= WeightLayout::kScaleBlock);
 
-// The weight rows in flight: [kBatch][kChunks] loads a thread.
+// The weight rows in flight: [kBatch][kWords] loads a thread.
 struct WeightBatch {
-  Weights::Eight w[kBatch][kChunks];
-  ChunkScales scales;
+  uint4 w[kBatch][kWords];
+  WordScales scales;
 };
 
-// Chunk c of the row at `row` (this thread's first element of it), if the row counts.
-NODEWRIGHT_DEVICE Weights::Eight load_weight(const Stored* row, bool counts, int c) {
+// Word i of the row at `row` (this thread's first element of it), if the row counts.
+NODEWRIGHT_DEVICE uint4 load_weight(const Stored* row, bool counts, int i) {
   constexpr bool kExact = kChunks * kThreads * 8 == kStride;
-  if (!counts || (!kExact && chunk_column(c) >= kStride)) return Weights::Eight{};
-  return Weights::load_eight(row + c * kThreads * 8);
+  if (!counts || (!kExact && word_column(i) >= kStride)) return uint4{0u, 0u, 0u, 0u};
+  return load_once_16(row + i * kThreads * (8 * kChunksOfWord));
 }
 
 NODEWRIGHT_DEVICE void request_first_batch(WeightBatch& batch, const Stored* weight, OutputRange range) {
-  const Stored* row = weight + static_cast<int64_t>(range.first) * kStride + chunk_column(0);
+  const Stored* row = weight + static_cast<int64_t>(range.first) * kStride + word_column(0);
   NODEWRIGHT_UNROLL
   for (int r = 0; r < kBatch; ++r) {
     NODEWRIGHT_UNROLL
-    for (int c = 0; c < kChunks; ++c) batch.w[r][c] = load_weight(row + r * kStride, range.first + r < range.last, c);
+    for (int i = 0; i < kWords; ++i) batch.w[r][i] = load_weight(row + r * kStride, range.first + r < range.last, i);
   }
 }
 NODEWRIGHT_DEVICE void request_first_batch(WeightBatch& batch, const WeightIn& w, OutputRange range) {
@@ -123,45 +124,48 @@ NODEWRIGHT_DEVICE void stream_weights(const Stored* weight, OutputRange range, W
     for (int w = 0; w < kWarps; ++w) total += partial[(r * static_cast<int>(kTile) + m) * kWarps + w];
     return total;
   };
-  const Stored* next =
-      weight + static_cast<int64_t>(range.first + static_cast<int>(kBatch)) * kStride + chunk_column(0);
+  const Stored* next = weight + static_cast<int64_t>(range.first + static_cast<int>(kBatch)) * kStride + word_column(0);
   for (int segment = range.first; segment < range.last; segment += static_cast<int>(kSegment)) {
     const int segment_end = min(segment + static_cast<int>(kSegment), range.last);
     for (int row = segment; row < segment_end; row += static_cast<int>(kBatch)) {
       float sums[kSums] = {};
       const int left = range.last - row - static_cast<int>(kBatch);  // rows after this batch
-      // scale(r, c): of chunk c of the batch's row r.
+      // scale(r, i): of word i of the batch's row r.
       const auto multiply = [&](auto scale) {
         NODEWRIGHT_UNROLL
         for (int r = 0; r < kBatch; ++r) {
           NODEWRIGHT_UNROLL
-          for (int c = 0; c < kChunks; ++c) {
-            const Weights::Eight w = batch.w[r][c];
-            batch.w[r][c] = load_weight(next + r * kStride, r < left, c);
+          for (int i = 0; i < kWords; ++i) {
+            const uint4 word = batch.w[r][i];
+            batch.w[r][i] = load_weight(next + r * kStride, r < left, i);
             NODEWRIGHT_UNROLL
             for (int m = 0; m < kTile; ++m) {
               float& s = sums[r * static_cast<int>(kTile) + m];
+              float of_word = kScaledBlocks ? 0.0f : s;
+              NODEWRIGHT_UNROLL
+              for (int c = 0; c < kChunksOfWord; ++c)
+                of_word = slice.add_dot(Weights::eight(word, c), m, i * kChunksOfWord + c, of_word);
               if constexpr (kScaledBlocks)
-                s = fmaf(slice.add_dot(w, m, c, 0.0f), scale(r, c), s);
+                s = fmaf(of_word, scale(r, i), s);
               else
-                s = slice.add_dot(w, m, c, s);
+                s = of_word;
             }
           }
         }
       };
       if constexpr (kScaledBlocks) {
-        ChunkScales& scales = batch.scales;
+        WordScales& scales = batch.scales;
         if (row >= scales.next_row) scales.load_groups(row, range);
-        float others[ChunkScales::kGroups][kChunks];  // of the batch's rows in the next groups
+        float others[WordScales::kGroups][kWords];  // of the batch's rows in the next groups
         const bool has_others = row + static_cast<int>(kBatch) > scales.next_row && scales.next_row < range.last;
         NODEWRIGHT_UNROLL
-        for (int u = 0; u < ChunkScales::kGroups; ++u) {
+        for (int u = 0; u < WordScales::kGroups; ++u) {
           NODEWRIGHT_UNROLL
-          for (int c = 0; c < kChunks; ++c)
-            others[u][c] = has_others ? scales.load_counted(scales.next_row + u, c, range) : 0.0f;
+          for (int i = 0; i < kWords; ++i)
+            others[u][i] = has_others ? scales.load_counted(scales.next_row + u, i, range) : 0.0f;
         }
-        multiply([&](int r, int c) {
-          const float now = scales.now[r % ChunkScales::kGroups][c], other = others[r % ChunkScales::kGroups][c];
+        multiply([&](int r, int i) {
+          const float now = scales.now[r % WordScales::kGroups][i], other = others[r % WordScales::kGroups][i];
           return row + r < scales.next_row ? now : other;
         });
       } else {

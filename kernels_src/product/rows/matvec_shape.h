@@ -41,32 +41,34 @@ struct MatvecShape {
     return 1;
   }
 
-  // Threads of a block: 8 columns each and turn, the same for every number of rows, so that a row has the same sums.
+  // Threads of a block: a word of W each and turn, the same for every number of rows, so that a row has the same sums.
   // Fewest idle lanes, then most rows of W in flight, then the largest block; of long rows most in flight first. On one
   // H100 (2026-11-26, one row, 1024 keys) a layer of Qwen3-32B takes 323 us so and 409 us with 160 threads.
   constexpr int64_t threads() const {
     if (tuning.threads > 0) return tuning.threads;
-    const int64_t chunks = stride / 8;
-    if (chunks > 128 && chunks < 160) return 192;  // bound to 168 registers, 160 threads to 128: a norm spills there
-    if (chunks <= 256) return std::max<int64_t>(32, (chunks + 31) / 32 * 32);
-    const bool is_long = chunks > 1024;
+    const int64_t words = row_bytes() / 16;
+    if (words > 128 && words < 160) return 192;  // bound to 168 registers, 160 threads to 128: a norm spills there
+    if (words <= 256) return std::max<int64_t>(32, (words + 31) / 32 * 32);
+    const bool is_long = words > 1024;
     int64_t best = kAloneOnSm;
     std::pair<int64_t, int64_t> least{INT64_MAX, INT64_MAX};
     for (const int64_t t : {128, 160, 192, 224, 256, 320}) {
       // Few outputs of short rows end soon anyway, and two such blocks keep out the kernel that comes next: its blocks
       // then crowd on the SMs that end first (Qwen2.5-0.5B's head after down: 129 us in place of 94).
-      if (t == 320 && chunks < 640 && !normed) continue;
+      if (t == 320 && words < 640 && !normed) continue;
       int64_t n = 16;
       while (n >= unit && (n * row_bytes() > most_in_flight(t) || !fits_one_row(n, t))) n /= 2;
       if (n < unit) continue;
-      const int64_t idle = chunks_of(t) * t - chunks;
+      const int64_t idle = words_of(t) * t - words;
       const auto cost = is_long ? std::pair{-n, idle} : std::pair{idle, -n};
       if (cost <= least) least = cost, best = t;
     }
     return best;
   }
 
-  constexpr int64_t chunks_of(int64_t of_threads) const { return (stride / 8 + of_threads - 1) / of_threads; }
+  // Of a thread: words of 16 bytes of a row of W, and chunks of 8 columns in these.
+  constexpr int64_t words_of(int64_t of_threads) const { return (row_bytes() / 16 + of_threads - 1) / of_threads; }
+  constexpr int64_t chunks_of(int64_t of_threads) const { return words_of(of_threads) * weights.word_columns() / 8; }
   constexpr int64_t row_bytes() const { return stride * weights.element_bytes(); }
   constexpr int64_t chunks_per_thread() const { return chunks_of(threads()); }
 
@@ -96,7 +98,7 @@ struct MatvecShape {
 
   // Registers of n rows of W, of c chunks, and of their scales.
   constexpr int64_t in_flight(int64_t c, int64_t n) const {
-    return 2 * weights.element_bytes() * c * n + (weights.in_blocks ? (c > 5 ? 3 : 2) * weights.unit * c : 0);
+    return 2 * weights.element_bytes() * c * n + (weights.in_blocks ? (c > 5 ? 3 : 2) * weights.unit * c / 2 : 0);
   }
 
   // The same of several rows of x. Fewer where a thread may lack a column, and where a norm holds several rows of
