@@ -26,6 +26,8 @@ constexpr int kWarps = static_cast<int>(kThreads / 32);
 constexpr int kChunksOfWord = Weights::kChunksOfWord;
 constexpr int kWords = static_cast<int>((kStride / (8 * kChunksOfWord) + kThreads - 1) / kThreads);
 constexpr int kChunks = kWords * kChunksOfWord;
+// Rows of W that are multiplied at once: those past the block's last cost nothing. Converting makes each long.
+constexpr int kRowsAtOnce = static_cast<int>(kFormat != 0 && kBatch > 4 ? 4 : kBatch);
 constexpr int kSums = static_cast<int>(kBatch * kTile);  // sums a batch ends in; a power of two, at most 32
 static_assert(kSums <= 32 && (kSums & (kSums - 1)) == 0);
 
@@ -134,6 +136,7 @@ NODEWRIGHT_DEVICE void stream_weights(const Stored* weight, OutputRange range, W
       const auto multiply = [&](auto scale) {
         NODEWRIGHT_UNROLL
         for (int r = 0; r < kBatch; ++r) {
+          if (r > 0 && r % kRowsAtOnce == 0 && row + r >= segment_end) break;
           NODEWRIGHT_UNROLL
           for (int i = 0; i < kWords; ++i) {
             const uint4 word = batch.w[r][i];

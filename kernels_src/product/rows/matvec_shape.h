@@ -160,7 +160,9 @@ struct MatvecShape {
   static constexpr int64_t kBlocksPerSm = 2, kMostBlocksPerSm = 4;
 
   constexpr LaunchShape launch_shape(int64_t sm_count) const {
-    const int64_t untuned = threads() == kAloneOnSm ? 1 : kBlocksPerSm;
+    // Small blocks of FP8 rows have few bytes in flight: more of them, where each has several batches of rows.
+    const bool small = weights.is_fp8() && threads() <= 128 && outputs >= 2 * batch() * kMostBlocksPerSm * sm_count;
+    const int64_t untuned = threads() == kAloneOnSm ? 1 : small ? kMostBlocksPerSm : kBlocksPerSm;
     const int64_t per_sm = tuning.blocks_per_sm > 0 ? tuning.blocks_per_sm : untuned;
     const auto blocks = static_cast<unsigned>(std::min(outputs / unit, per_sm * sm_count));
     return {
