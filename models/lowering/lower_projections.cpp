@@ -169,7 +169,7 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
       (always ? at.step.beside_adapters : spec.adapted) && (spec.end == End::gate_up || spec.exchanged);
   asked.ends_in_registers = product.bias || adapted;
   asked.weights = product.weights;
-  asked.meets = always;
+  asked.meets = always || asked.groups() > 1;
   if (spec.end == End::logits && !always) asked.tuning.splits = 1;  // a block has the best of its logits
   if (asked.held && !asked.holds()) return "registers do not hold its rows";
   if (spec.end == End::logits && asked.splits() > 1 && !always) return "registers of one block do not hold its rows";
@@ -213,8 +213,10 @@ Choice held_or_tiled(const LoweringContext& at, const ProductSpec& spec, InputNo
            std::to_string(kTilesToRows);
   const bool may_hold =
       !always && form == ResidualForm::gained && at.device.has_clusters() && !at.config.shard.is_part();
-  const bool early = spec.end == End::gate_up || spec.product.weights.is_fp8();
-  if (may_hold && spec.rows >= (early ? kGateUpHeldFromRows : kHeldFromRows)) {
+  const int64_t least = spec.product.weights.is_fp8() ? kTilesFromRows
+                        : spec.end == End::gate_up    ? kGateUpHeldFromRows
+                                                      : kHeldFromRows;
+  if (may_hold && spec.rows >= least) {
     Choice held = tiled(at, spec, norm, kernel, keeps_sums, true);
     if (std::holds_alternative<KernelChoice>(held)) return held;
   }

@@ -48,8 +48,8 @@ std::string why_not(ResidualForm form, const LoweringContext& at) {
       if (at.config.blocks != Blocks::sequential) return "what the blocks read is the same residual";
       if (!at.step.may_leave_gained(at.config))
         return fmt::format(
-            "for 5 to {} rows, or invariant numerics, of a network with RMS norms before its blocks alone",
-            at.step.network.held_to);
+            "for {} to {} rows, or invariant numerics, of a network with RMS norms before its blocks alone",
+            at.step.network.fp8 ? kTilesFromRows : 5, at.step.network.held_to());
       if (at.step.with_products() && !holds_rows(at)) return "the step's products are a library's";
       return {};
     case ResidualForm::deferred:

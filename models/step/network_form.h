@@ -9,6 +9,8 @@
 namespace nodewright {
 
 inline constexpr int64_t kProductsFromRows = 17;
+// Rows of which a matrix is multiplied in tiles.
+inline constexpr int64_t kTilesFromRows = 3, kTilesToRows = 16;
 
 // Rows up to which a step of products multiplies by kernels that hold x in registers, and all rows attend one by one, a
 // prompt's as those that choose.
@@ -24,8 +26,10 @@ struct NetworkForm {
   bool gained = false;      // besides, all norms are RMS norms and before a block: the one before may begin them
   // Rows from which on a step is one of products (models/step/step_shape.h), unless asked otherwise.
   int64_t products_from = kProductsFromRows;
-  // Rows up to which products of a step of products may be tiles past rows of x in registers.
-  int64_t held_to = kHeldToRows;
+  // Weights of layers are in FP8, which tiles past rows of x in registers multiply from kTilesFromRows on.
+  bool fp8 = false;
+  // Rows up to which a step of products may have such tiles.
+  int64_t held_to() const { return fp8 ? kHeldToRowsOfFp8 : kHeldToRows; }
   bool operator==(const NetworkForm&) const = default;
 };
 
