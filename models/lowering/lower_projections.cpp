@@ -185,7 +185,7 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
       !product.weights.is_fp8())
     return "with few rows, sums of gate and up that several blocks hold take longer";
   const TileShape shape = asked.fitting(at.device.sm_count, at.device.shared_optin_bytes);
-  if (shape.meets && spec.end == End::gate_up && norm.norms == Norms::none)
+  if (shape.meets && spec.end == End::gate_up && norm.norms == Norms::none && !product.weights.is_fp8())
     return "beside attention a library's product takes less time than sums that meet tile by tile";
   const int64_t ring = shape.ring(at.device.sm_count, at.device.shared_optin_bytes);
   if (ring == 0) return "a block's shared memory does not hold it";
