@@ -167,9 +167,10 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
   // Invariant numerics deal the columns alike whether a neighbour has an adapter or not.
   const bool adapted =
       (always ? at.step.beside_adapters : spec.adapted) && (spec.end == End::gate_up || spec.exchanged);
-  asked.ends_in_registers = product.bias || adapted;
   asked.weights = product.weights;
   asked.meets = always || asked.groups() > 1;
+  const bool scaled = product.weights.is_fp8() && asked.meets;  // what scales rows of x takes registers, too
+  asked.ends_in_registers = product.bias || adapted || scaled;
   if (spec.end == End::logits && !always) asked.tuning.splits = 1;  // a block has the best of its logits
   if (asked.held && !asked.holds()) return "registers do not hold its rows";
   if (spec.end == End::logits && asked.splits() > 1 && !always) return "registers of one block do not hold its rows";
