@@ -17,6 +17,7 @@
 #include "cli/output/progress_bar.h"
 #include "cli/output/say.h"
 #include "engine/byte_size.h"
+#include "models/config/part.h"
 #include "runtime/compilers/image_store.h"
 #include "runtime/error.h"
 #include "runtime/libraries/nccl_collectives.h"
@@ -51,10 +52,16 @@ std::vector<std::unique_ptr<Collectives>> nccl_of(const SessionOptions& options,
   return all;
 }
 
-// No kernel reads a quantized format yet: the memory and the time of a step are those of bf16.
+// Kernels read bf16 and FP8: what is stored otherwise takes the memory and the time of bf16.
 void say_format(const DecoderModel& model, const SessionOptions& options) {
   if (options.quiet || model.stored_as().empty()) return;
-  say("nodewright: weights: {}; dequantized while they load, bf16 on the device ({})\n", model.stored_as(),
+  std::string in_fp8;
+  for (const Part part : {Part::qkv, Part::out, Part::gate_up, Part::down})
+    if (layout_of(model.config(), part).is_fp8())
+      in_fp8 += (in_fp8.empty() ? "" : ", ") + weight_name(model.config(), part);
+  say("nodewright: weights: {}; {} ({})\n", model.stored_as(),
+      in_fp8.empty() ? "dequantized while they load, bf16 on the device"
+                     : fmt::format("{} multiplied in FP8, bf16 otherwise", in_fp8),
       byte_size_text(model.weights().bytes()));
 }
 

@@ -59,6 +59,7 @@ DecoderModel::DecoderModel(Device& device, std::filesystem::path folder, ModelCo
       draws_weights_(options.draws_weights),
       config_(std::move(config)),
       weights_(std::move(weights)) {
+  config_.layouts = weights_.layouts();
   if (config_.learned_positions) return;
   const auto add_rotations = [&](const char* name, const RopeConfig* rope) {
     const std::vector<float> values =
@@ -81,7 +82,7 @@ DecoderModel DecoderModel::load(Device& device, Stream& stream, const std::files
   ModelConfig config = part_of(whole, options);
   const Checkpoint checkpoint = checkpoint_of(folder, options.draws_weights);
   std::shared_ptr<const MergedAdapters> merged = merged_of(options, whole);
-  DecoderWeights::Places placed = DecoderWeights::place(device, checkpoint, config);
+  DecoderWeights::Places placed = DecoderWeights::place(device, checkpoint, config, !merged);
   if (merged) merged->attach(placed.sources);
   upload_weights(device, stream, placed.sources, placed.weights.range(), progress);
   DecoderModel model(device, folder, std::move(config), std::move(placed.weights), options);
@@ -97,7 +98,7 @@ DecoderModel DecoderModel::begin_load(Device& device, const std::filesystem::pat
   ModelConfig config = part_of(whole, options);
   Checkpoint checkpoint = checkpoint_of(folder, options.draws_weights);
   std::shared_ptr<const MergedAdapters> merged = merged_of(options, whole);
-  DecoderWeights::Places placed = DecoderWeights::place(device, checkpoint, config);
+  DecoderWeights::Places placed = DecoderWeights::place(device, checkpoint, config, !merged);
   DecoderModel model(device, folder, std::move(config), std::move(placed.weights), options);
   model.merged_ = std::move(merged);
   model.stored_as_ = format_words(checkpoint);
@@ -176,7 +177,7 @@ void DecoderModel::return_to_device() {
       return;
     }
     Checkpoint checkpoint = checkpoint_of(folder_, draws_weights_);
-    DecoderWeights::Places placed = DecoderWeights::place(*device_, checkpoint, config_);
+    DecoderWeights::Places placed = DecoderWeights::place(*device_, checkpoint, config_, !merged_);
     weights_ = std::move(placed.weights);
     begin_upload(std::move(checkpoint), std::move(placed.sources));
   } catch (...) {

@@ -103,7 +103,7 @@ NODEWRIGHT_DEVICE void multiply_piece(PairSums (&sums)[kPairs], TileWords& tile,
     for (int i = 0; i < kSpansAhead; ++i) {
       if (base + i >= count) break;
       const unsigned char* const x = shared + (base + i) * 128 + t * 16;
-      multiply_span<kRows, kTiles>(
+      multiply_span<kRows, kTiles, false>(
           sums, [&](int s, int row) { return tile.words[i][s][row / 8]; },
           [&](int s, int n) { return load_16(x + (n * 8 + g) * kRowBytes + s * 64); });
       tile.request(i, first + base + i + kSpansAhead);

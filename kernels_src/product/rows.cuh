@@ -29,6 +29,7 @@ NODEWRIGHT_DEVICE void product(const Args& args, const More&... more) {
   constexpr int kUnit = To::kUnit;
   static_assert(kBatch % kUnit == 0, "a gate row and its up row end in the same segment");
   const int own = static_cast<int>(threadIdx.x);
+  const FirstScales<kUnit> scales(args.w);
   // With one row of x, the thread loads the old value of its result of the first segment (mostly the only one) together
   // with x: loaded after the sums it would keep the next kernel waiting. More rows of x leave no registers for it.
   constexpr bool kComesWithX = kTile == 1 && To::kEarly;
@@ -47,8 +48,8 @@ NODEWRIGHT_DEVICE void product(const Args& args, const More&... more) {
           if (m >= live) continue;
           const auto value = [&, r = r, m = m](int part) {
             const int of_segment = kUnit * r + part, output = segment + of_segment;
-            return To::adjusted(first_row + m, output, output % kUnit, biased(args.w, output, sum(of_segment, m)),
-                                more...);
+            return To::adjusted(first_row + m, output, output % kUnit,
+                                scales.ended(args.w, output, part, sum(of_segment, m)), more...);
           };
           To::put(args.to, RowPlace{{first_row + m, segment / kUnit, r}}, value, has_first && i == own, first, kept);
         }

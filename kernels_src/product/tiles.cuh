@@ -39,7 +39,7 @@ struct Plain {
 template <class Source, class To, class Args, class... More>
 NODEWRIGHT_DEVICE void product(const Args& args, const More&... more) {
   constexpr int kResults = 2 / To::kUnit;  // of a pair of outputs
-  PairBiases biases;
+  PairTerms terms;
   typename To::Held held[To::kEarly ? kOwned : 1][kResults];
   typename To::Kept kept[To::kGathers ? kOwned : 1] = {};
   const int first_row = first_row_of_group();
@@ -57,7 +57,7 @@ NODEWRIGHT_DEVICE void product(const Args& args, const More&... more) {
   Source::run(
       args, BlockRanges(args.w.outputs, To::kUnit),
       [&](int j, int n, int m, auto counts) {
-        biases.request(args.w, j, n);
+        terms.request(args.w, j, n);
         if constexpr (To::kEarly) {
           NODEWRIGHT_UNROLL_ON_DEVICE
           for (int k = 0; k < kResults; ++k)
@@ -65,7 +65,7 @@ NODEWRIGHT_DEVICE void product(const Args& args, const More&... more) {
         }
       },
       [&](int j, int n, int m, float first, float second, auto counts) {
-        biases.add(j, first, second);
+        terms.end(j, first, second);
         if constexpr (To::kAdjusts) {
           first = To::adjusted(first_row + m, n, 0, first, more...);
           if (counts(1)) second = To::adjusted(first_row + m, n + 1, To::kUnit - 1, second, more...);

@@ -8,11 +8,12 @@ NODEWRIGHT_KERNEL(norm_project, NormProject, kThreads) {
   const bool keeps_best = kSingleRow != 0 && args.best.count > 0;
   auto* best = reinterpret_cast<ScoredToken*>(shared_memory() + 4 * (kSegment + 1) * kTile * kWarps);  // [kThreads]
   if (keeps_best) best[threadIdx.x] = ScoredToken{-INFINITY, -1};
+  const FirstScales<1> scales(args.w);
   project_normed(args, 1, [&](int64_t first_row, int64_t live, int segment, int rows, auto sum) {
     for (int i = static_cast<int>(threadIdx.x); i < rows * kTile; i += static_cast<int>(kThreads)) {
       const auto [r, m] = sum_place(i, rows);
       if (m >= live) continue;
-      const float v = capped_by<kCap>(scaled_by<kScale>(biased(args.w, segment + r, sum(r, m))));
+      const float v = capped_by<kCap>(scaled_by<kScale>(scales.ended(args.w, segment + r, 0, sum(r, m))));
       args.to.y.data[(first_row + m) * args.to.y_stride + segment + r] = v;
       if (keeps_best) keep_best(best[threadIdx.x], v, segment + r);
     }

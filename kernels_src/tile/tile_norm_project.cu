@@ -18,7 +18,7 @@ NODEWRIGHT_KERNEL_OF(tile_norm_project, NormProject, kThreads, kBlocksOfSm) {
   bool stores[kOwned];
   NODEWRIGHT_UNROLL_ON_DEVICE
   for (int j = 0; j < kOwned; ++j) best[j] = ScoredToken{-INFINITY, -1}, stores[j] = true;
-  PairBiases biases;
+  PairTerms terms;
   const auto range_end = [&](int part) {
     if (!keeps_best) return;
     NODEWRIGHT_UNROLL_ON_DEVICE
@@ -40,10 +40,10 @@ NODEWRIGHT_KERNEL_OF(tile_norm_project, NormProject, kThreads, kBlocksOfSm) {
     }
   };
   tile_project_normed(
-      args, BlockRanges(args.w.outputs, 1), [&](int j, int n, int, int) { biases.request(args.w, j, n); },
+      args, BlockRanges(args.w.outputs, 1), [&](int j, int n, int, int) { terms.request(args.w, j, n); },
       [&](int j, int n, int of_group, float first, float second, bool is_last) {
         const int m = first_row_of_group() + of_group;
-        biases.add(j, first, second);
+        terms.end(j, first, second);
         first = capped_by<kCap>(scaled_by<kScale>(first)), second = capped_by<kCap>(scaled_by<kScale>(second));
         float* y = args.to.y.data + m * args.to.y_stride + n;
         if (keeps_best && best[j].token == -1) stores[j] = is_stored(args, m);  // the thread's first outputs of the row

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels_src/elementwise/activation.h"
+#include "kernels_src/product/format/weight_layout.h"
 #include "kernels_src/residual/norm.h"
 #include "models/config/generation_config.h"
 #include "models/config/shard.h"
@@ -41,6 +42,12 @@ struct RopeConfig {
 struct Biases {
   bool qkv = false, out = false, gate_up = false, down = false;
   bool operator==(const Biases&) const = default;
+};
+
+// How the matrices of a layer's products lie in device memory, the same in every layer.
+struct WeightLayouts {
+  WeightLayout qkv, out, gate_up, down;
+  bool operator==(const WeightLayouts&) const = default;
 };
 
 // Over what queries and keys are normed before rotation.
@@ -115,6 +122,8 @@ struct ModelConfig {
   std::optional<int64_t> pad;
   Shard shard;  // of a part heads, kv_heads and both intermediates are its own
   Stage stage;  // of a part layers is its own
+
+  WeightLayouts layouts;  // as the weights have been loaded; until then of bf16
 
   std::string dtype;  // what the file says its weights are ("bfloat16"), empty if it does not; the tensors decide
   GenerationDefaults generation;

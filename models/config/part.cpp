@@ -53,4 +53,13 @@ int64_t layer_elements(const ModelConfig& c, int64_t layer, int64_t experts) {
   return elements;
 }
 
+WeightLayout layout_of(const ModelConfig& config, Part part) {
+  const WeightLayouts& of = config.layouts;
+  return part == Part::qkv       ? of.qkv
+         : part == Part::out     ? of.out
+         : part == Part::gate_up ? of.gate_up
+         : part == Part::down    ? of.down
+                                 : WeightLayout{};
+}
+
 }  // namespace nodewright

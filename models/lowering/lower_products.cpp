@@ -2,6 +2,7 @@
 #include "kernels_src/adapters/adapted_gate_up.h"
 #include "kernels_src/elementwise/add_bias.h"
 #include "kernels_src/elementwise/gate.h"
+#include "kernels_src/projection/dequantize.h"
 #include "kernels_src/residual/norm_rows.h"
 #include "kernels_src/sampling/cap_logits.h"
 #include "models/lowering/lowering_rows.h"
@@ -22,13 +23,32 @@ bool library_takes(const LoweringContext& at, const Op& op) {
 // Elements of rows `stride` apart: a product writes no padding after its last row.
 uint64_t as_written(int64_t rows, int64_t stride, int64_t outputs) { return count_of((rows - 1) * stride + outputs); }
 
+// The library multiplies bf16 alone: FP8 weights become such in a kernel before it, the last of the run's.
+void add_dequantize_kernel(LoweredRun& lowered, const Op& product) {
+  if (!product.weights.is_fp8()) return;
+  const int64_t stride = row_stride(product.cols);
+  lowered.kernels.push_back(
+      kernel_choice<Dequantize>({"dequantize", constants_of(product.weights.constants(), {{"kStride", stride}})},
+                                dequantize_shape(product.outputs, stride)));
+}
+ProductOperand emit_weights(const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
+                            const std::string& name, const Op& product) {
+  const WeightMatrix& matrix = weights.matrix(product.part);
+  if (!matrix.layout.is_fp8()) return matrix.data;
+  const View<bf16> y = step.s.dequantized.subview(0, count_of(product.outputs * matrix.stride));
+  step.g.launch(name + "_weights", run.kernel<Dequantize>(run.kernels.size() - 1),
+                {.weight = matrix.data, .y = y, .outputs = product.outputs});
+  return y;
+}
+
 template <class T, class U>
 void emit_product(const LoadedRun& run, const StepPlace& step, const StepWeights& weights, const std::string& name,
                   View<T> x, const Op& product, View<U> y) {
   const auto& plan = run.products.at(0);
+  const ProductOperand w = emit_weights(run, step, weights, name, product);
   step.g.product(name, plan,
                  {.a = x,
-                  .b = weights.matrix(product.part).data,
+                  .b = w,
                   .c = {},
                   .bias = {},
                   .y = y,
@@ -79,6 +99,7 @@ LoweredRun product_add(const LoweringContext& at, const ProductSpec& spec) {
             emit_bias(run, step, weights, node_name(product) + "_bias", product, residual, stride);
           })};
   add_bias_kernel(lowered, spec, at.config.residual_scale);
+  add_dequantize_kernel(lowered, spec.product);
   return lowered;
 }
 
@@ -104,6 +125,7 @@ LoweredRun product_exchange(const LoweringContext& at, const ProductSpec& spec, 
       emit(s.partial.subview(0, written));
     emit_exchange(run, 0, p, s.partial.subview(0, written), sum);
   });
+  add_dequantize_kernel(lowered, spec.product);
   return lowered;
 }
 
@@ -122,6 +144,7 @@ LoweredRun product_deferred(const LoweringContext& at, const ProductSpec& spec) 
                                                      p.weights.post_gain(spec.post_norm->part)};
                      })};
   add_bias_kernel(lowered, spec);
+  add_dequantize_kernel(lowered, spec.product);
   return lowered;
 }
 
@@ -164,6 +187,7 @@ LoweredRun product_alone(const LoweringContext& at, const ProductSpec& spec, Res
     lowered.emit = emits([product](const LoadedRun& run, const StepPlace& step, const StepWeights& weights) {
       emit_product(run, step, weights, node_name(product), step.s.normed, product, step.s.gate_up);
     });
+    add_dequantize_kernel(lowered, product);
     return lowered;
   }
   const bool is_router = product.part == Part::router, bare = is_router || rope_adds_bias(at, form);
@@ -175,6 +199,7 @@ LoweredRun product_alone(const LoweringContext& at, const ProductSpec& spec, Res
         if (!bare) emit_bias(run, step, weights, node_name(product) + "_bias", product, y, product.outputs);
       });
   if (!bare) add_bias_kernel(lowered, spec);
+  add_dequantize_kernel(lowered, product);
   return lowered;
 }
 

@@ -135,6 +135,7 @@ Wanted wanted_kernel(const LoweringContext& at, const ProductSpec& spec, Residua
 // What all of these kernels are compiled for.
 std::vector<Constant> with_input(const ProductSpec& spec, InputNorm norm, std::vector<Constant> constants) {
   constants.insert(constants.begin(), constant("kBias", spec.product.bias));
+  if (spec.product.weights.is_fp8()) constants = constants_of(spec.product.weights.constants(), std::move(constants));
   if (norm.norms == Norms::none) return constants;
   constants.push_back(constant("kNorm", norm.kind));
   constants.push_back(constant("kPostNorm", norm.norms == Norms::post_and_own));
@@ -166,8 +167,10 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
   // Invariant numerics deal the columns alike whether a neighbour has an adapter or not.
   const bool adapted =
       (always ? at.step.beside_adapters : spec.adapted) && (spec.end == End::gate_up || spec.exchanged);
-  asked.ends_in_registers = product.bias || adapted;
-  asked.meets = always;
+  asked.weights = product.weights;
+  asked.meets = always || asked.groups() > 1;
+  const bool scaled = product.weights.is_fp8() && asked.meets;  // what scales rows of x takes registers, too
+  asked.ends_in_registers = product.bias || adapted || scaled;
   if (spec.end == End::logits && !always) asked.tuning.splits = 1;  // a block has the best of its logits
   if (asked.held && !asked.holds()) return "registers do not hold its rows";
   if (spec.end == End::logits && asked.splits() > 1 && !always) return "registers of one block do not hold its rows";
@@ -179,10 +182,11 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
     if (most.ring(at.device.sm_count, at.device.shared_optin_bytes) == 0)
       return "a block's shared memory does not hold 32 rows";
   }
-  if (asked.held && !always && spec.end == End::gate_up && asked.splits() > 1 && spec.rows <= kTilesToRows)
+  if (asked.held && !always && spec.end == End::gate_up && asked.splits() > 1 && spec.rows <= kTilesToRows &&
+      !product.weights.is_fp8())
     return "with few rows, sums of gate and up that several blocks hold take longer";
   const TileShape shape = asked.fitting(at.device.sm_count, at.device.shared_optin_bytes);
-  if (shape.meets && spec.end == End::gate_up && norm.norms == Norms::none)
+  if (shape.meets && spec.end == End::gate_up && norm.norms == Norms::none && !product.weights.is_fp8())
     return "beside attention a library's product takes less time than sums that meet tile by tile";
   const int64_t ring = shape.ring(at.device.sm_count, at.device.shared_optin_bytes);
   if (ring == 0) return "a block's shared memory does not hold it";
@@ -210,7 +214,10 @@ Choice held_or_tiled(const LoweringContext& at, const ProductSpec& spec, InputNo
            std::to_string(kTilesToRows);
   const bool may_hold =
       !always && form == ResidualForm::gained && at.device.has_clusters() && !at.config.shard.is_part();
-  if (may_hold && spec.rows >= (spec.end == End::gate_up ? kGateUpHeldFromRows : kHeldFromRows)) {
+  const int64_t least = spec.product.weights.is_fp8() ? kTilesFromRows
+                        : spec.end == End::gate_up    ? kGateUpHeldFromRows
+                                                      : kHeldFromRows;
+  if (may_hold && spec.rows >= least) {
     Choice held = tiled(at, spec, norm, kernel, keeps_sums, true);
     if (std::holds_alternative<KernelChoice>(held)) return held;
   }
@@ -227,6 +234,7 @@ KernelChoice matvec(const LoweringContext& at, const ProductSpec& spec, InputNor
                     spec.unit(),
                     norm.norms != Norms::none,
                     tuning_of(at.step.tuning, product.part).matvec};
+  shape.weights = product.weights;
   if (at_once) shape = project_exchange_shape(shape);
   shape.fit_segment(at.device.sm_count);
   return {{kernel.name, constants_of(shape.constants(), with_input(spec, norm, kernel.constants))},
@@ -235,7 +243,8 @@ KernelChoice matvec(const LoweringContext& at, const ProductSpec& spec, InputNor
 }
 
 // Where a kernel of its own norms the rows, tiles of up to this size take less time than a library's product, and so do
-// those that spare a node: of gate and up, or of a bias (bench/results/2026-11-28-h200-normed-rows.txt).
+// those that spare a node: of gate and up, of a bias (bench/results/2026-11-28-h200-normed-rows.txt), or of weights
+// that the library gets dequantized.
 constexpr int64_t kMostHeldBytes = 4 << 20;
 int64_t bytes_of(const Op& product) { return product.outputs * row_stride(product.cols) * 2; }
 
@@ -247,8 +256,8 @@ std::string why_not(const LoweringContext& at, const ProductSpec& spec, Residual
   if (is_library_used(at, form)) return "the step's products are a library's";
   if (at.step.with_products() && form != ResidualForm::gained) {
     if (spec.norm) return "a kernel before norms its rows";
-    if (spec.end != End::gate_up && !spec.product.bias && bytes_of(spec.product) > kMostHeldBytes)
-      return "a library's product is as fast";
+    const bool spares_node = spec.end == End::gate_up || spec.product.bias || spec.product.weights.is_fp8();
+    if (!spares_node && bytes_of(spec.product) > kMostHeldBytes) return "a library's product is as fast";
     if (spec.product.part == Part::gate_up && spec.end == End::store) return "its activation is not its end";
   }
   if (spec.exchanged && spec.post_norm.has_value() != deferred) return "its norm is left to the next kernel";
@@ -327,6 +336,7 @@ LoweringResult by_rows(const LoweringContext& at, const ProductSpec& spec, Resid
 LoweringResult in_gained_tiles(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
   if (form != ResidualForm::gained) return "the residual does not come times the next gain";
   if ((at.step.sampled_rows + 7) / 8 != (at.step.rows + 7) / 8) return "its squares are of more rows";
+  if (at.step.rows > kHeldToRows && at.step.with_products()) return "a library reads the weights once";
   if (at.step.tuning.head.product.names_algorithm()) return "a library's product was measured to be faster";
   return multiplied(at, spec, form, true);
 }

@@ -47,7 +47,9 @@ std::string why_not(ResidualForm form, const LoweringContext& at) {
     case ResidualForm::gained:
       if (at.config.blocks != Blocks::sequential) return "what the blocks read is the same residual";
       if (!at.step.may_leave_gained(at.config))
-        return "for 5 to 32 rows, or invariant numerics, of a network with RMS norms before its blocks alone";
+        return fmt::format(
+            "for {} to {} rows, or invariant numerics, of a network with RMS norms before its blocks alone",
+            at.step.network.fp8 ? kTilesFromRows : 5, at.step.network.held_to());
       if (at.step.with_products() && !holds_rows(at)) return "the step's products are a library's";
       return {};
     case ResidualForm::deferred:

@@ -91,6 +91,7 @@ Value Recorder::product(Value x, Part matrix) {
                  .cols = size.cols,
                  .outputs = size.outputs,
                  .bias = bias,
+                 .weights = layout_of(config_, matrix),
                  .gated = matrix == Part::gate_up && config_.gated});
 }
 

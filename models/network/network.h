@@ -50,6 +50,7 @@ struct Op {
   Part gain = Part::embedding;    // of shrink: of the norm that stands before its matrix; embedding: none does
   int64_t cols = 0, outputs = 0;  // of a product; of expert_product, of one expert
   bool bias = false;              // of a product
+  WeightLayout weights = {};      // of a product: how its matrix lies in memory
   bool gated = false;             // of an activation, and of the product before it
 };
 

@@ -112,6 +112,17 @@ uint64_t attention_partials(const ModelConfig& config, const StepShape& shape, c
   return static_cast<uint64_t>(single_rows * attend.head_tiles() * attend.splits * attend.partial_floats());
 }
 
+// The elements of the largest matrix in FP8.
+uint64_t most_dequantized(const ModelConfig& config) {
+  uint64_t most = 0;
+  for (const Part part : {Part::qkv, Part::out, Part::gate_up, Part::down})
+    if (layout_of(config, part).is_fp8()) {
+      const MatrixSize size = matrix_size(config, part);
+      most = std::max(most, static_cast<uint64_t>(size.outputs) * round_up_8(size.cols));
+    }
+  return most;
+}
+
 void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config, const StepShape& shape,
                          const Device& device) {
   s.rows = shape.rows;
@@ -137,6 +148,8 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   if (shape.with_products()) {
     if (config.has_dense())
       s.gate_up = arena.take<bf16>("gate_up", n * round_up_8(matrix_size(config, Part::gate_up).outputs));
+    if (const uint64_t elements = most_dequantized(config); elements > 0)
+      s.dequantized = arena.take<bf16>("dequantized", elements, "workspace");
     if (!device.driver().is_cpu())
       s.workspace = arena.take<uint8_t>("products.workspace", kProductWorkspaceBytes, "workspace");
   }

@@ -15,6 +15,7 @@ NetworkForm network_form(const Network& network) {
     form.tiles |= in_layer && multiplies && !bare;
     form.products &= !bare;
     biased &= !in_layer || !multiplies || op.bias;
+    form.fp8 |= multiplies && op.weights.is_fp8();
     alone &= op.kind != OpKind::reduce;
     form.gained &= (op.kind != OpKind::norm || op.norm == Norm::rms) && op.kind != OpKind::expert_product;
   };

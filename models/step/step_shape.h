@@ -18,14 +18,8 @@ namespace nodewright {
 // invariant: one order on a device, whatever the size of the step and however a prompt is cut, at some cost in speed.
 enum class Numerics : uint8_t { fast, invariant };
 
-// Rows of which a matrix is multiplied in tiles.
-inline constexpr int64_t kTilesFromRows = 3, kTilesToRows = 16;
 // Rows of tiles that stay in registers where all products of a step are tiles past gained rows.
 inline constexpr int64_t kHeldFromRows = 9, kGateUpHeldFromRows = 5;
-
-// Rows up to which a step of products multiplies by kernels that hold x in registers, and a prompt's rows attend one by
-// one as rows that choose do.
-inline constexpr int64_t kHeldToRows = 32;
 
 // How many steps one launch of a decode plan runs, one after the other on the device. Rows that have ended leave it.
 // loop: as long as a row goes on, `most` at most; else always `most` steps, in a plan of as many times the nodes.
@@ -72,7 +66,7 @@ struct StepShape {
   // Whether the projections of a step of products may all be tiles past rows of x that stay in registers, which needs
   // clusters, instead of a library's: unless one of those has been measured to be faster.
   bool may_hold() const {
-    return with_products() && rows <= kHeldToRows && !tuning.qkv.product.names_algorithm() &&
+    return with_products() && rows <= network.held_to() && !tuning.qkv.product.names_algorithm() &&
            !tuning.out.product.names_algorithm() && !tuning.gate_up.product.names_algorithm() &&
            !tuning.down.product.names_algorithm();
   }
@@ -84,10 +78,10 @@ struct StepShape {
   // Whether kernels that complete the residual may leave it times the next norm's gain, where all projections of the
   // step are in tiles: of 8 or 16 rows, whose lanes share a warp evenly. Up to 4 rows every block reads few of them:
   // 0.812 ms instead of 0.801 at 4, 0.863 instead of 0.867 at 8, 1.053 instead of 1.088 at 16 (Llama-3.2-1B, 1024 keys;
-  // bench/results/2026-11-23-h200-gained-rows.txt).
+  // bench/results/2026-11-23-h200-gained-rows.txt). Held tiles of FP8 pay from 3 rows on.
   bool may_leave_gained(const ModelConfig& config) const {
-    return always_holds(config) ||
-           ((may_hold() || (takes_tiles(rows) && rows > 4)) && network.gained && config.hidden % 8 == 0);
+    return always_holds(config) || ((may_hold() || (takes_tiles(rows) && (rows > 4 || network.fp8))) &&
+                                    network.gained && config.hidden % 8 == 0);
   }
   // Whether a mixture's rows are grouped by expert: few rows have few experts in common.
   bool groups_by_expert() const { return arithmetic != Arithmetic::matvec && rows >= kTilesFromRows; }

@@ -216,10 +216,13 @@ std::string model_sizes(const ModelConfig& c) {
   std::string widths = std::to_string(c.has_experts() ? c.experts.intermediate : c.intermediate);
   if (c.has_experts() && c.has_dense())
     widths += fmt::format(", {} of {} layers", c.intermediate, std::ranges::count(c.dense, true));
-  return fmt::format("hidden {}, layers {}, heads {} of {} for {}, intermediate {}{}, vocab {}, {} norms{}{}", c.hidden,
-                     c.all_layers(), c.heads, c.head_dim, c.kv_heads, widths, c.gated ? "" : " without a gate", c.vocab,
-                     norm, c.head_norm == HeadNorm::none ? "" : ", of heads",
-                     has_post_norms(network_of(c)) ? ", behind blocks" : "");
+  const WeightLayouts& layouts = c.layouts;
+  const bool has_fp8 =
+      layouts.qkv.is_fp8() || layouts.out.is_fp8() || layouts.gate_up.is_fp8() || layouts.down.is_fp8();
+  return fmt::format("hidden {}, layers {}, heads {} of {} for {}, intermediate {}{}, vocab {}, {} norms{}{}{}",
+                     c.hidden, c.all_layers(), c.heads, c.head_dim, c.kv_heads, widths,
+                     c.gated ? "" : " without a gate", c.vocab, norm, c.head_norm == HeadNorm::none ? "" : ", of heads",
+                     has_post_norms(network_of(c)) ? ", behind blocks" : "", has_fp8 ? ", fp8" : "");
 }
 
 std::filesystem::path tuning_file(const TuningKey& key) {

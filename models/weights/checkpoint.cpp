@@ -100,6 +100,7 @@ Checkpoint Checkpoint::open(const fs::path& folder) {
 Checkpoint Checkpoint::dummy(const fs::path& folder) {
   Checkpoint checkpoint(folder);
   checkpoint.draws_ = true;
+  if (!folder.empty() && !is_gguf(folder)) checkpoint.format_ = weight_format_of(folder);
   return checkpoint;
 }
 
@@ -133,13 +134,23 @@ const TensorInfo* Checkpoint::find_encoded(std::string_view name, const std::vec
   return &encoded_.emplace(name, std::move(encoded)).first->second.tensor;
 }
 
+const TensorInfo& Checkpoint::draw(const std::string& name, const std::vector<int64_t>& shape) const {
+  const auto [entry, added] = drawn_.try_emplace(name, Encoded{TensorInfo{name, Dtype::kBF16, shape}, nullptr});
+  Encoded& drawn = entry->second;
+  if (!added || !format_ || shape.size() != 2) return drawn.tensor;
+  if (const std::optional<ScaleBlock> block = format_->drawn_fp8_block(name, shape)) {
+    drawn.matrix = std::make_unique<DrawnFp8Matrix>(*block);
+    drawn.tensor.encoded = drawn.matrix.get();
+  }
+  return drawn.tensor;
+}
+
 bool Checkpoint::has(const std::string& name) const {
   return find(name) != nullptr || (format_ && format_->stores(name, *this));
 }
 
 const TensorInfo& Checkpoint::require(std::string_view name, const std::vector<int64_t>& shape) const {
-  if (draws_)
-    return drawn_.try_emplace(std::string(name), TensorInfo{std::string(name), Dtype::kBF16, shape}).first->second;
+  if (draws_) return draw(std::string(name), shape);
   if (const TensorInfo* encoded = find_encoded(name, shape)) return *encoded;
   const TensorInfo* tensor = find(name);
   const auto refuse_tensor = [&](const fs::path& where, std::string detail, std::string advice) {

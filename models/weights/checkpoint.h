@@ -25,7 +25,7 @@ class Checkpoint {
   static Checkpoint open(const std::filesystem::path& folder);
 
   // Has every tensor that is asked for, of any shape: loading draws its values (models/weights/drawn_weights.h), the
-  // same ones each time. No file is looked at.
+  // same ones each time; those of a format's FP8 matrices in FP8. No file is looked at but config.json.
   static Checkpoint dummy(const std::filesystem::path& folder);
 
   // Null if the checkpoint stores no such tensor, or draws it.
@@ -47,6 +47,7 @@ class Checkpoint {
     std::unique_ptr<EncodedMatrix> matrix;
   };
   const TensorInfo* find_encoded(std::string_view name, const std::vector<int64_t>& shape) const;
+  const TensorInfo& draw(const std::string& name, const std::vector<int64_t>& shape) const;
   explicit Checkpoint(std::filesystem::path folder) : folder_(std::move(folder)) {}
   void add(const std::filesystem::path& file);
   void sort();
@@ -57,7 +58,7 @@ class Checkpoint {
   std::unique_ptr<WeightFormat> format_;
   mutable std::map<std::string, Encoded, std::less<>> encoded_;  // those that were asked for
   bool draws_ = false;
-  mutable std::map<std::string, TensorInfo, std::less<>> drawn_;  // those that were asked for
+  mutable std::map<std::string, Encoded, std::less<>> drawn_;  // those that were asked for
 };
 
 }  // namespace nodewright

@@ -15,8 +15,14 @@ class DrawnTensor {
  public:
   DrawnTensor(const TensorInfo& tensor, int64_t cols);
   void row(int64_t row, std::span<bf16> values) const;
+  // The same of a matrix as FP8 codes, to be multiplied by fp8_scale().
+  void fp8_row(int64_t row, std::span<uint8_t> codes) const;
+  float fp8_scale() const;
 
  private:
+  template <class F>
+  void each(int64_t row, size_t count, F f) const;
+
   uint64_t seed_;
   float mean_ = 0, half_width_ = 0;
 };

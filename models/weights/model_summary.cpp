@@ -52,7 +52,7 @@ uint64_t filled_bytes(const ModelSummary& summary, const ModelConfig& config, in
 }  // namespace
 
 ModelSummary summarize(const Checkpoint& checkpoint, const ModelConfig& config) {
-  const WeightFootprint footprint = weight_footprint(checkpoint, config);
+  const WeightFootprint footprint = weight_footprint(checkpoint, config, true);
   ModelSummary summary;
   summary.total.name = "total";
   std::map<std::string_view, TensorShare> kinds;

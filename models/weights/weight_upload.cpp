@@ -11,6 +11,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/json_file.h"
 #include "models/weights/bf16_conversion.h"
 #include "models/weights/drawn_weights.h"
 #include "models/weights/formats/encoded_matrix.h"
@@ -181,6 +182,56 @@ void decode_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
   }
 }
 
+// Codes as they are. A code of a NaN is refused: kernels do not keep it one.
+void read_fp8_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std::vector<std::byte>& scratch) {
+  const WeightSource& source = *task.source;
+  const WeightPart& part = *task.part;
+  const TensorInfo& tensor = *part.tensor;
+  const int64_t cols = part.tensor_cols(), rows = task.end - task.begin;
+  const auto at_once = part.from_step == 1 ? rows : 1;
+  scratch.resize(static_cast<uint64_t>(at_once * cols));
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t tensor_row = part.from + (task.begin + row) * part.from_step;
+    auto* const to = reinterpret_cast<uint8_t*>(
+        chunk + (source.offset_of(part.first + (task.begin + row) * part.step) - chunk_begin));
+    if (tensor.file == nullptr) {
+      std::vector<uint8_t> whole(static_cast<size_t>(cols));
+      DrawnTensor(tensor, cols).fp8_row(tensor_row, whole);
+      std::copy_n(whole.begin() + part.from_col, source.cols, to);
+      continue;
+    }
+    if (row % at_once == 0)
+      tensor.file->read(tensor.offset + static_cast<uint64_t>(tensor_row * cols),
+                        std::span(scratch).first(static_cast<uint64_t>(at_once * cols)));
+    std::memcpy(to, scratch.data() + (row % at_once * cols + part.from_col), static_cast<size_t>(source.cols));
+    bool has_nan = false;
+    for (int64_t i = 0; i < source.cols; ++i) has_nan |= (to[i] & 0x7f) == 0x7f;
+    if (has_nan)
+      throw Error({.doing = fmt::format("load tensor {} of", in_quotes(tensor.name)),
+                   .object = tensor.file->path().string(),
+                   .detail = fmt::format("row {} has a NaN", tensor_row)});
+  }
+}
+
+void read_fp8_scales(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
+  const WeightSource& source = *task.source;
+  const WeightPart& part = *task.part;
+  const TensorInfo& tensor = *part.tensor;
+  const ScaleBlock block = *tensor.encoded->fp8_block();
+  const int64_t of_row = (part.tensor_cols() + block.cols - 1) / block.cols, from_col = part.from_col / block.cols;
+  const auto grid_row = [&](int64_t row) { return (part.from + row * part.from_step) / block.rows; };
+  const int64_t first = grid_row(task.begin), end = grid_row(task.end - 1) + 1;
+  const std::vector<float> scales = tensor.file == nullptr
+                                        ? std::vector(static_cast<size_t>((end - first) * of_row),
+                                                      DrawnTensor(tensor, part.tensor_cols()).fp8_scale())
+                                        : tensor.encoded->fp8_scales(first, end);
+  for (int64_t row = task.begin; row < task.end; ++row) {
+    auto* const to = reinterpret_cast<float*>(chunk + (source.offset_of(part.first + row * part.step) - chunk_begin));
+    std::copy_n(scales.begin() + (grid_row(row) - first) * of_row + from_col, source.cols, to);
+    std::fill(to + source.cols, to + source.stride, 0.0f);
+  }
+}
+
 // Some columns of each row, read by themselves.
 void read_parts_of_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std::vector<std::byte>& scratch) {
   const WeightSource& source = *task.source;
@@ -211,6 +262,8 @@ void read_parts_of_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_b
 
 // Reads the rows, converts them and puts them in their places. `chunk` stands for the buffer from `chunk_begin` on.
 void read_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std::vector<std::byte>& scratch) {
+  if (task.source->element == SourceElement::fp8) return read_fp8_rows(task, chunk, chunk_begin, scratch);
+  if (task.source->element == SourceElement::fp8_scale) return read_fp8_scales(task, chunk, chunk_begin);
   if (task.part->tensor->file == nullptr) return draw_rows(task, chunk, chunk_begin);
   if (task.part->tensor->encoded != nullptr) return decode_rows(task, chunk, chunk_begin);
   if (task.part->transposed) return read_columns(task, chunk, chunk_begin, scratch);

@@ -31,6 +31,10 @@ struct WeightPart {
   int64_t tensor_cols() const { return tensor->shape.size() < 2 ? 1 : tensor->shape[transposed ? 0 : 1]; }
 };
 
+// What the elements of a WeightSource are: bf16, e4m3 codes as the tensors have them, or the floats that those are
+// multiplied by. A row of scales is that of the block at row `from` and column `from_col` of its part.
+enum class SourceElement : uint8_t { bf16, fp8, fp8_scale };
+
 // A weight in the device buffer, under its name, and the tensors that its rows come from.
 struct WeightSource {
   std::string name;
@@ -38,8 +42,12 @@ struct WeightSource {
   int64_t rows, cols;             // of the weight
   int64_t stride;                 // elements from one row to the next; those after the first `cols` become zero
   std::vector<WeightPart> parts;  // each row is in exactly one part; no parts: all rows become zero
+  SourceElement element = SourceElement::bf16;
 
-  uint64_t row_bytes() const { return static_cast<uint64_t>(stride) * sizeof(WeightElement); }
+  uint64_t row_bytes() const {
+    const uint64_t bytes = element == SourceElement::bf16 ? 2 : element == SourceElement::fp8 ? 1 : 4;
+    return static_cast<uint64_t>(stride) * bytes;
+  }
   uint64_t bytes() const { return static_cast<uint64_t>(rows) * row_bytes(); }
   uint64_t offset_of(int64_t row) const { return offset + static_cast<uint64_t>(row) * row_bytes(); }
 };

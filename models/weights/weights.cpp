@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -32,6 +33,8 @@ bool is_derived(std::string_view name) {
          std::ranges::any_of(kEndings, [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
+constexpr const char* kScalesEnding = ".scales";
+
 uint64_t round_up(uint64_t value, uint64_t multiple) { return (value + multiple - 1) / multiple * multiple; }
 
 // ---- What goes where -------------------------------------------------------------------------------------------
@@ -40,7 +43,7 @@ uint64_t round_up(uint64_t value, uint64_t multiple) { return (value + multiple 
 // head.
 class Image {
  public:
-  Image(const Checkpoint& checkpoint, const ModelConfig& config)
+  Image(const Checkpoint& checkpoint, const ModelConfig& config, bool keeps_fp8 = false)
       : checkpoint_(checkpoint), config_(config), names_(config.names) {
     const ModelConfig& c = config;
     // A file saved from the network without its head leaves the prefix out.
@@ -63,6 +66,17 @@ class Image {
     norm("final_norm", prefix, names_.final_norm);
     if (!c.tied) matrix("head", c.hidden, of_vocabulary(names_.head));
     refuse_unused();
+    if (keeps_fp8 && !config.has_experts() && !config.shard.is_part()) {
+      layouts_.qkv = keep_fp8("qkv", 1);
+      layouts_.out = keep_fp8("out", 1);
+      layouts_.gate_up = keep_fp8(config.gated ? "gate_up" : "up", config.gated ? 2 : 1);
+      layouts_.down = keep_fp8("down", 1);
+    }
+    for (Source& source : sources_) {
+      source.offset = bytes_;
+      bytes_ += source.bytes();
+      if (source.element != SourceElement::fp8) bytes_ = round_up(bytes_, kArenaAlignBytes);  // else its scales follow
+    }
   }
 
   const std::vector<Source>& sources() const { return sources_; }
@@ -92,6 +106,7 @@ class Image {
            expert_bytes_ / static_cast<uint64_t>(config_.experts.count) * static_cast<uint64_t>(config_.experts.chosen);
   }
   uint64_t expert_bytes() const { return expert_bytes_; }
+  const WeightLayouts& layouts() const { return layouts_; }
 
  private:
   // Rows of a tensor that become neighbours: from, from + step, ...
@@ -306,7 +321,7 @@ class Image {
       shape.insert(transposed ? shape.begin() : shape.end(), piece.tensor_cols > 0 ? piece.tensor_cols : source.cols);
     const TensorInfo& info = checkpoint_.require(piece.tensor + ending, shape);
     use(info);
-    if (info.encoded != nullptr && transposed)
+    if (info.encoded != nullptr && info.file != nullptr && transposed)
       throw Error({.doing = fmt::format("load tensor {} of", in_quotes(info.name)),
                    .object = info.file->path().string(),
                    .detail = fmt::format("it is stored as {}, which is not supported for transposed matrices",
@@ -329,11 +344,85 @@ class Image {
     for (const TensorInfo* stored : tensor.encoded->stored()) used_.insert(stored);
   }
 
-  void add(Source source) {
-    if (!kept_) return;
-    source.offset = bytes_;
-    bytes_ += round_up(source.bytes(), kArenaAlignBytes);
-    sources_.push_back(std::move(source));
+  void add(Source source) { (kept_ ? sources_ : of_others_).push_back(std::move(source)); }
+
+  // ---- FP8
+
+  // Makes the layers' matrices of this name FP8, each with its scales in a source behind it, if that is how the
+  // checkpoint has all of them, those of other stages, too: each stage has the kernels of the whole network.
+  WeightLayout keep_fp8(const std::string& part, int64_t unit) {
+    const auto is_of_part = [&](const Source& source) {
+      return source.name.starts_with('l') && source.name.ends_with("." + part);
+    };
+    std::optional<WeightLayout> layout;
+    for (const auto* sources : {&sources_, &of_others_})
+      for (const Source& source : *sources) {
+        if (!is_of_part(source)) continue;
+        const std::optional<WeightLayout> own = fp8_layout(source, unit);
+        if (!own || (layout && *layout != *own)) return {};
+        layout = own;
+      }
+    if (!layout) return {};
+    std::vector<Source> all;
+    for (Source& source : sources_) {
+      all.push_back(std::move(source));
+      if (!is_of_part(all.back())) continue;
+      all.back().element = SourceElement::fp8;
+      all.push_back(scales_of(all.back(), *layout));
+    }
+    sources_ = std::move(all);
+    return *layout;
+  }
+
+  // Scales of rows, or of blocks that are groups of the layout's rows.
+  static std::optional<WeightLayout> fp8_layout(const Source& source, int64_t unit) {
+    constexpr int64_t kBlock = WeightLayout::kScaleBlock;
+    WeightLayout layout{WeightCode::fp8, false, unit};
+    if (source.parts.empty() || source.cols % layout.word_columns() != 0 || source.cols != source.stride) return {};
+    for (size_t i = 0; i < source.parts.size(); ++i) {
+      const WeightPart& part = source.parts[i];
+      if (part.tensor->encoded == nullptr || part.transposed) return {};
+      const std::optional<ScaleBlock> block = part.tensor->encoded->fp8_block();
+      if (!block) return {};
+      const bool of_rows = block->cols >= part.tensor_cols(),
+                 of_blocks = block->rows == kBlock && block->cols == kBlock;
+      if (i == 0) layout.in_blocks = !of_rows;
+      if (layout.in_blocks ? !of_blocks : !of_rows) return {};
+      if (layout.in_blocks && part.from_col % kBlock != 0) return {};
+    }
+    if (layout.in_blocks && !groups_of(source, layout)) return {};
+    return layout;
+  }
+
+  // For each group of rows with scales a part that names a row of its block; nothing where a group is of several
+  // blocks.
+  static std::optional<std::vector<WeightPart>> groups_of(const Source& source, const WeightLayout& layout) {
+    constexpr int64_t kBlock = WeightLayout::kScaleBlock;
+    std::vector<WeightPart> groups(static_cast<size_t>(layout.groups(source.rows)), WeightPart{nullptr, 1, 0, 1});
+    for (const WeightPart& part : source.parts)
+      for (int64_t i = 0; i < part.rows; ++i) {
+        const int64_t number = layout.group_of(part.first + i * part.step);
+        const int64_t block_row = (part.from + i * part.from_step) / kBlock * kBlock;
+        WeightPart& group = groups[static_cast<size_t>(number)];
+        if (group.tensor == nullptr) {
+          group.tensor = part.tensor, group.first = number, group.from = block_row, group.from_col = part.from_col;
+        } else if (group.tensor != part.tensor || group.from != block_row) {
+          return {};
+        }
+      }
+    std::erase_if(groups, [](const WeightPart& group) { return group.tensor == nullptr; });
+    return groups;
+  }
+
+  static Source scales_of(const Source& source, const WeightLayout& layout) {
+    constexpr int64_t kBlock = WeightLayout::kScaleBlock;
+    Source scales{source.name + kScalesEnding, 0, source.rows, 1, 1, source.parts, SourceElement::fp8_scale};
+    if (!layout.in_blocks) return scales;
+    scales.rows = layout.groups(source.rows);
+    scales.cols = (source.cols + kBlock - 1) / kBlock;
+    scales.stride = WeightLayout::scale_stride(source.stride);
+    scales.parts = *groups_of(source, layout);
+    return scales;
   }
 
   // A tensor that nothing reads (a bias, one layer more) means that config.json describes another network.
@@ -364,14 +453,16 @@ class Image {
   std::vector<Source> sources_;
   std::set<const TensorInfo*> used_;  // also by other stages
   bool kept_ = true;                  // what add() is given
+  std::vector<Source> of_others_;     // what is not kept: of layers of other stages
+  WeightLayouts layouts_;
   uint64_t bytes_ = 0;
   uint64_t expert_bytes_ = 0;  // of all experts' sources
 };
 
 }  // namespace
 
-WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config) {
-  const Image image(checkpoint, config);
+WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config, bool keeps_fp8) {
+  const Image image(checkpoint, config, keeps_fp8);
   return {image.tensors(), image.bytes(), image.bytes_per_token()};
 }
 
@@ -391,14 +482,18 @@ DecoderWeights DecoderWeights::load(Device& device, Stream& stream, const Checkp
   return std::move(placed.weights);
 }
 
-DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& checkpoint, const ModelConfig& config) {
-  const Image image(checkpoint, config);
+DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& checkpoint, const ModelConfig& config,
+                                             bool keeps_fp8) {
+  const Image image(checkpoint, config, keeps_fp8);
   DecoderWeights weights(DeviceBuffer(device, "weights", image.bytes()));
 
   std::map<std::string_view, const Source*> sources;
   for (const Source& s : image.sources()) {
     sources.emplace(s.name, &s);
-    weights.ranges_.push_back({s.name, weights.buffer_.address() + s.offset, s.bytes(), "weight"});
+    if (s.element == SourceElement::fp8_scale)
+      weights.ranges_.back().bytes += s.bytes();
+    else
+      weights.ranges_.push_back({s.name, weights.buffer_.address() + s.offset, s.bytes(), "weight"});
   }
   const auto vector = [&](const std::string& name) -> Weight<WeightElement> {
     const auto found = sources.find(name);
@@ -412,7 +507,17 @@ DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& c
     const auto found = sources.find(name);
     if (found == sources.end()) return {};
     const Source& s = *found->second;
-    return {vector(name), s.rows, s.cols, s.stride, vector(name + ".bias")};
+    WeightMatrix found_matrix{vector(name), s.rows, s.cols, s.stride, vector(name + ".bias"), {}};
+    if (s.element == SourceElement::fp8) {
+      const WeightLayouts& all = image.layouts();
+      found_matrix.layout = name.ends_with("qkv")    ? all.qkv
+                            : name.ends_with("out")  ? all.out
+                            : name.ends_with("down") ? all.down
+                                                     : all.gate_up;
+      found_matrix.data.count =
+          static_cast<uint64_t>(found_matrix.layout.bytes(s.rows, s.stride)) / sizeof(WeightElement);
+    }
+    return found_matrix;
   };
 
   weights.embedding_ = matrix("embedding");
@@ -440,6 +545,7 @@ DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& c
   weights.final_norm_ = norm("final_norm");
   if (config.stage.is_last()) weights.head_ = config.tied ? weights.embedding_ : matrix("head");
 
+  weights.layouts_ = image.layouts();
   weights.bytes_per_token_ = image.bytes_per_token();
   weights.expert_bytes_ = image.expert_bytes();
   if (config.has_experts())

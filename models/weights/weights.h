@@ -22,11 +22,14 @@ struct NormWeights {
 
 // Row r of the matrix is at data + r * stride: rows start 16-byte aligned, so that they can be read in 16-byte words.
 struct WeightMatrix {
-  Weight<WeightElement> data;  // [rows, stride], row-major; columns from cols on are zero
+  // [rows, stride], row-major; columns from cols on are zero. Of FP8 weights, whose elements are bytes, the scales
+  // follow (kernels_src/product/format/weight_layout.h), and an element of the view is two bytes of any of these.
+  Weight<WeightElement> data;
   int64_t rows = 0;
   int64_t cols = 0;
   int64_t stride = 0;          // row_stride(cols)
   Weight<WeightElement> bias;  // [rows], or empty
+  WeightLayout layout;
 };
 
 // What a family lacks is empty.
@@ -52,7 +55,7 @@ struct WeightFootprint {
   uint64_t bytes_per_token = 0;            // as DecoderWeights::bytes_per_token()
 };
 // From the headers alone: no tensor is read. Throws Error where config and tensors disagree, as load does.
-WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config);
+WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config, bool keeps_fp8 = false);
 
 // What DecoderWeights::place would have read, each at its offset in the buffer: which rows of which tensors become
 // which of ours. They live as long as the checkpoint. Throws Error as weight_footprint.
@@ -68,7 +71,8 @@ class DecoderWeights {
 
   struct Places;
   // The first half of load(): every tensor has its place in device memory, and none has been read.
-  static Places place(Device& device, const Checkpoint& checkpoint, const ModelConfig& config);
+  // With `keeps_fp8` matrices stay in FP8 that the checkpoint has so, in a form that kernels multiply.
+  static Places place(Device& device, const Checkpoint& checkpoint, const ModelConfig& config, bool keeps_fp8 = false);
 
   const WeightMatrix& embedding() const { return embedding_; }   // [vocab, hidden]
   const WeightMatrix& positions() const { return positions_; }   // [max_position, hidden], if they are learned
@@ -94,6 +98,9 @@ class DecoderWeights {
   // Throws Error with the bytes needed and free, and has changed nothing then.
   void take_memory();
 
+  // The layouts of all layers: a part is FP8 where it is in every layer.
+  const WeightLayouts& layouts() const { return layouts_; }
+
   // What one token reads: everything once, but of an embedding that is not also the head, and of positions, one row.
   uint64_t bytes_per_token() const { return bytes_per_token_; }
   // Bytes that a step of `rows` rows reads: of a mixture the experts that its rows have, if each row chooses evenly and
@@ -112,6 +119,7 @@ class DecoderWeights {
   Weight<WeightElement> post_gain_before_, gain_behind_;
   std::vector<LayerWeights> layers_;
   std::vector<NamedRange> ranges_;
+  WeightLayouts layouts_;
   uint64_t bytes_per_token_ = 0;
   uint64_t expert_bytes_ = 0;  // of all experts
   double chosen_experts_ = 0;  // the part of them that a row has

@@ -30,6 +30,7 @@ uint64_t known_spill_bytes(const ShippedKernel& kernel) {
   // Llama-3.2-1B's of two rows: an H200 takes less time so (models/tuning).
   if (name == "project_add" && has("kTile", 2) && has("kCols", 8192) && has("kBatch", 4)) return 8;
   if (name == "attend_tiles" && has("kPaddedHeadDim", 256) && kernel.card.cc_major >= 9) return 24;  // of a prompt
+  if (name == "tile_norm_gate_up" && has("kFormat", 1) && has("kTokenTiles", 4) && has("kSpans", 6)) return 8;
   if (kernel.card.cc_major >= 9) return 0;
   if (name == "project_add" && has("kBias", 1) && has("kSingleRow", 1)) return 176;  // GPT-2, one row
   return name == "attend_tiles" ? 40 : 0;  // of a prompt, heads of 128 and 256
@@ -253,6 +254,20 @@ TEST(KernelRulesSweep, HoldForEveryWidth) {
 
 TEST(KernelRulesSweep, HoldForTheExamplesKernels) {
   for (const Card& card : {kA100, kH100}) checked_budgets(nanogpt_kernels_on(card));
+}
+
+// With both forms of scales; a step of 128 rows dequantizes.
+TEST(KernelRulesSweep, HoldForFp8Weights) {
+  ShippedKernels kernels;
+  for (const bool in_blocks : {false, true})
+    for (const ModelConfig& whole : {llama_1b(), llama_3b(), qwen3_4b()}) {
+      const ModelConfig config = with_fp8(whole, in_blocks);
+      for (const int64_t rows : {1, 2, 4, 8, 16, 32, 64, 128})
+        add_step(kernels, kH100, config, shipped_step(kH100, config, rows));
+    }
+  std::erase_if(kernels, [](const auto& entry) { return entry.first.find("kFormat=1") == std::string::npos; });
+  EXPECT_GT(kernels.size(), 60u);
+  checked_budgets(kernels);
 }
 
 TEST(KernelRules, HoldForAdapters) {

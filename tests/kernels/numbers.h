@@ -34,6 +34,13 @@ inline float value_of(bf16 v) {
   return value;
 }
 
+// The value of an e4m3: a sign, four bits of exponent with a bias of 7, three of fraction.
+inline double value_of_fp8(uint8_t code) {
+  const int exponent = code >> 3 & 15, fraction = code & 7;
+  const double size = exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 10);
+  return (code & 0x80) != 0 ? -size : size;
+}
+
 // The nearest bf16, ties to even: 8 significant bits, exponents down to the subnormals' 2^-133, infinity from 2^128.
 inline double rounded_to_bf16(double v) {
   if (!std::isfinite(v) || v == 0.0) return v;

@@ -77,6 +77,17 @@ inline std::vector<NamedModel> shipped_models() {
           {"Qwen3-30B-A3B", qwen3_30b_a3b()}, {"gemma-3-1b", gemma3_1b()},  {"gpt2", gpt2_small()}};
 }
 
+// The same with FP8 weights: a scale a row, or of blocks.
+inline ModelConfig with_fp8(ModelConfig config, bool in_blocks) {
+  const WeightLayout layout{WeightCode::fp8, in_blocks, 1}, of_gates{WeightCode::fp8, in_blocks, config.gated ? 2 : 1};
+  config.layouts = {layout, layout, of_gates, layout};
+  return config;
+}
+inline std::vector<NamedModel> models_in_fp8() {
+  return {{"Llama-3.2-3B, FP8 rows", with_fp8(llama_3b(), false)},
+          {"Qwen3-4B, FP8 blocks", with_fp8(qwen3_4b(), true)}};
+}
+
 // As the driver reports it. An SM is of the programming guide's technical specifications of its compute capability.
 struct Card {
   const char* name;         // short

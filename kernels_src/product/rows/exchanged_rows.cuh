@@ -15,6 +15,7 @@ template <class Of, class Args, class... More>
 NODEWRIGHT_DEVICE void project_and_exchange(const Args& args, const More&... more) {
   constexpr int kTeam = static_cast<int>(kRanks);
   const int thread = static_cast<int>(threadIdx.x);
+  const FirstScales<1> scales(args.w);
   // Loaded while weights are being loaded: the epoch and, with one row of x, this thread's element of the residual in
   // the first segment, mostly the only one. With more than two ranks there are no registers for them.
   constexpr bool kEarly = kTeam == 2, kComesWithX = kEarly && kAdds != 0 && kTile == 1;
@@ -36,7 +37,7 @@ NODEWRIGHT_DEVICE void project_and_exchange(const Args& args, const More&... mor
         const int output = segment + r;
         const int64_t row = first_row + m;
         f(i, row * args.w.outputs + output, row * args.to.stride + output,
-          scaled_by<kScale>(Of::adjusted(row, output, 0, biased(args.w, output, sum(r, m)), more...)));
+          scaled_by<kScale>(Of::adjusted(row, output, 0, scales.ended(args.w, output, 0, sum(r, m)), more...)));
       }
     };
     for_each_sum([&](int, int64_t at, int64_t, float mine) { send<kTeam>(args.exchange, at, mine, epoch); });

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kernels_src/launch_shape.h"
+#include "kernels_src/product/format/weight_layout.h"
 #include "kernels_src/product/rows/packed_slice.h"
 
 namespace nodewright {
@@ -19,7 +20,7 @@ struct MatvecTuning {
   bool operator==(const MatvecTuning&) const = default;
 };
 
-// y[rows, outputs] = x[rows, cols] . W[outputs, cols]^T, W with `stride` bf16 elements a row (a multiple of 8).
+// y[rows, outputs] = x[rows, cols] . W[outputs, cols]^T, W with `stride` elements a row (a multiple of 8, of FP8 16).
 struct MatvecShape {
   int64_t rows = 1;     // rows of the bucket
   int64_t cols = 0;     // elements of x that count
@@ -29,6 +30,7 @@ struct MatvecShape {
   bool normed = false;  // x is normed first, with vectors of its own in registers
   MatvecTuning tuning = {};
   int64_t of_block = 0;  // rows of W that a block has at most; 0: any number
+  WeightLayout weights = {};
 
   // Rows of x that one block multiplies, weights read once for all of them; more rows go to grid.y. A thread's slices
   // of x are held in registers: at most 8 chunks of 8 floats, and half of a thread's registers.
@@ -39,32 +41,35 @@ struct MatvecShape {
     return 1;
   }
 
-  // Threads of a block: 8 columns each and turn, the same for every number of rows, so that a row has the same sums.
+  // Threads of a block: a word of W each and turn, the same for every number of rows, so that a row has the same sums.
   // Fewest idle lanes, then most rows of W in flight, then the largest block; of long rows most in flight first. On one
   // H100 (2026-11-26, one row, 1024 keys) a layer of Qwen3-32B takes 323 us so and 409 us with 160 threads.
   constexpr int64_t threads() const {
     if (tuning.threads > 0) return tuning.threads;
-    const int64_t chunks = stride / 8;
-    if (chunks > 128 && chunks < 160) return 192;  // bound to 168 registers, 160 threads to 128: a norm spills there
-    if (chunks <= 256) return std::max<int64_t>(32, (chunks + 31) / 32 * 32);
-    const bool is_long = chunks > 1024;
+    const int64_t words = row_bytes() / 16;
+    if (words > 128 && words < 160) return 192;  // bound to 168 registers, 160 threads to 128: a norm spills there
+    if (words <= 256) return std::max<int64_t>(32, (words + 31) / 32 * 32);
+    const bool is_long = words > 1024;
     int64_t best = kAloneOnSm;
     std::pair<int64_t, int64_t> least{INT64_MAX, INT64_MAX};
     for (const int64_t t : {128, 160, 192, 224, 256, 320}) {
       // Few outputs of short rows end soon anyway, and two such blocks keep out the kernel that comes next: its blocks
       // then crowd on the SMs that end first (Qwen2.5-0.5B's head after down: 129 us in place of 94).
-      if (t == 320 && chunks < 640 && !normed) continue;
+      if (t == 320 && words < 640 && !normed) continue;
       int64_t n = 16;
-      while (n >= unit && (n * 2 * stride > most_in_flight(t) || !fits_one_row(n, t))) n /= 2;
+      while (n >= unit && (n * row_bytes() > most_in_flight(t) || !fits_one_row(n, t))) n /= 2;
       if (n < unit) continue;
-      const int64_t idle = chunks_of(t) * t - chunks;
+      const int64_t idle = words_of(t) * t - words;
       const auto cost = is_long ? std::pair{-n, idle} : std::pair{idle, -n};
       if (cost <= least) least = cost, best = t;
     }
     return best;
   }
 
-  constexpr int64_t chunks_of(int64_t of_threads) const { return (stride / 8 + of_threads - 1) / of_threads; }
+  // Of a thread: words of 16 bytes of a row of W, and chunks of 8 columns in these.
+  constexpr int64_t words_of(int64_t of_threads) const { return (row_bytes() / 16 + of_threads - 1) / of_threads; }
+  constexpr int64_t chunks_of(int64_t of_threads) const { return words_of(of_threads) * weights.word_columns() / 8; }
+  constexpr int64_t row_bytes() const { return stride * weights.element_bytes(); }
   constexpr int64_t chunks_per_thread() const { return chunks_of(threads()); }
 
   // Threads of a block that fills an SM, for rows that fit no smaller one.
@@ -82,8 +87,18 @@ struct MatvecShape {
     const int64_t c = chunks_of(of_threads);
     const bool packed = !normed && keeps_packed(c), ragged = c * of_threads * 8 != stride;
     const int64_t x = packed ? 4 * c + 8 : 8 * c, gains = normed ? 4 * c : 0;
-    const int64_t bound = registers_of(of_threads), most = bound == 168 ? 145 : bound == 96 ? 64 : 100;
-    return x + gains + 4 * c * n + n <= most - (ragged && !packed ? 4 : 0);
+    const int64_t bound = registers_of(of_threads);
+    // Converting FP8 takes some.
+    const int64_t most = bound == 96        ? 64
+                         : weights.is_fp8() ? (bound == 168 ? (weights.in_blocks ? 98 : 105) : 84)
+                         : bound == 168     ? 145
+                                            : 100;
+    return x + gains + in_flight(c, n) + n <= most - (ragged && !packed ? 4 : 0);
+  }
+
+  // Registers of n rows of W, of c chunks, and of their scales.
+  constexpr int64_t in_flight(int64_t c, int64_t n) const {
+    return 2 * weights.element_bytes() * c * n + (weights.in_blocks ? (c > 5 ? 3 : 2) * weights.unit * c / 2 : 0);
   }
 
   // The same of several rows of x. Fewer where a thread may lack a column, and where a norm holds several rows of
@@ -92,8 +107,8 @@ struct MatvecShape {
     const int64_t chunks = chunks_per_thread(), t = threads();
     const bool ragged = chunks * t * 8 != stride;
     const bool wide = normed && chunks > 1 && t != 192;
-    const int64_t most = registers_of(t) < 128 ? 56 : ragged || wide ? 88 : 112;
-    return 8 * tile() * chunks + 4 * chunks * n + n * tile() <= most;
+    const int64_t most = (registers_of(t) < 128 ? 56 : ragged || wide ? 88 : 112) - (weights.is_fp8() ? 24 : 0);
+    return 8 * tile() * chunks + in_flight(chunks, n) + n * tile() <= most;
   }
 
   // Bytes of W that a block may have requested.
@@ -105,7 +120,7 @@ struct MatvecShape {
   constexpr int64_t batch() const {
     if (tuning.batch > 0) return std::max(tuning.batch, unit);
     int64_t n = 16;
-    while (n > unit && (n * 2 * stride > most_in_flight(threads()) || n * tile() > 32 ||
+    while (n > unit && (n * row_bytes() > most_in_flight(threads()) || n * tile() > 32 ||
                         !(tile() == 1 ? fits_one_row(n, threads()) : fits_rows(n))))
       n /= 2;
     return n;
@@ -145,7 +160,9 @@ struct MatvecShape {
   static constexpr int64_t kBlocksPerSm = 2, kMostBlocksPerSm = 4;
 
   constexpr LaunchShape launch_shape(int64_t sm_count) const {
-    const int64_t untuned = threads() == kAloneOnSm ? 1 : kBlocksPerSm;
+    // Small blocks of FP8 rows have few bytes in flight: more of them, where each has several batches of rows.
+    const bool small = weights.is_fp8() && threads() <= 128 && outputs >= 2 * batch() * kMostBlocksPerSm * sm_count;
+    const int64_t untuned = threads() == kAloneOnSm ? 1 : small ? kMostBlocksPerSm : kBlocksPerSm;
     const int64_t per_sm = tuning.blocks_per_sm > 0 ? tuning.blocks_per_sm : untuned;
     const auto blocks = static_cast<unsigned>(std::min(outputs / unit, per_sm * sm_count));
     return {

@@ -190,7 +190,7 @@ NODEWRIGHT_DEVICE void project_normed(const Args& args, int unit, Store store) {
   const OutputRange range = block_outputs(args.w.outputs, unit);
   WeightBatch batch;
   NormSlice norm;
-  request_first_batch(batch, args.w.weight.data, range);
+  request_first_batch(batch, args.w, range);
   load_norm(norm, args.from);
   release_dependents();
   wait_for_inputs();
@@ -201,7 +201,7 @@ NODEWRIGHT_DEVICE void project_normed(const Args& args, int unit, Store store) {
   load_fp32_slice(slice, args.from.x.data + first_row * kStride);
   if constexpr (kPostNorm != 0) add_projected(slice, norm, args.from, first_row, live, partial);
   norm_slice(slice, norm, args.from.eps, scratch);
-  stream_weights(args.w.weight.data, range, batch, slice, partial,
+  stream_weights(stored(args.w), range, batch, slice, partial,
                  [&](int segment, int rows, auto sum) { store(first_row, live, segment, rows, sum); });
 }
 

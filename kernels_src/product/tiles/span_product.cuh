@@ -1,5 +1,5 @@
-// Rows of x times rows of W over a span of 64 columns: one warp, words of which lane (g, t) holds columns 8t .. 8t + 7
-// of each step of 32 (tile_stream.cuh). The one place where tiles know a device from the CPU driver.
+// Rows of x times rows of W over a span of 64 columns: one warp, words of which lane (g, t) holds eight columns of each
+// of two steps (tile_stream.cuh). The one place where tiles know a device from the CPU driver.
 #pragma once
 
 #include "kernels_src/device/tensor.cuh"
@@ -15,12 +15,13 @@ struct PairSums {
 #ifdef __CUDACC_RTC__
 // A lane's words of a span of x's row g, those of both steps, in two parts: a warp requests whole lines of 128 bytes,
 // of an even row in both halves of a pair of lanes' g, then of an odd one, and arrange_span() hands each lane the word
-// of step 1 that its neighbour has got. load(g, word): the word-th 16 bytes of a span of row g.
-template <class Load>
+// of step 1 that its neighbour has got. load(g, word): the word-th 16 bytes of a span of row g, of which lane (g, t)
+// has kLane * t + kStep * s in step s.
+template <int kStep, int kLane, class Load>
 NODEWRIGHT_DEVICE void request_span(uint4& first, uint4& second, const Load& load) {
-  const int g = lane_of_warp() / 4, t = lane_of_warp() % 4, odd = g % 2 * 4;
+  const int g = lane_of_warp() / 4, t = lane_of_warp() % 4 * kLane, odd = g % 2 * kStep;
   first = load(g & ~1, t + odd);
-  second = load(g | 1, t + 4 - odd);
+  second = load(g | 1, t + kStep - odd);
 }
 NODEWRIGHT_DEVICE void arrange_span(uint4& first, uint4& second) {
   const bool odd = lane_of_warp() / 4 % 2 != 0;
@@ -32,19 +33,46 @@ NODEWRIGHT_DEVICE void arrange_span(uint4& first, uint4& second) {
   exchange(first.x, second.x), exchange(first.y, second.y), exchange(first.z, second.z), exchange(first.w, second.w);
 }
 
+// c += a . b as mma_16x8x16, of operands in fp16 or bf16.
+template <bool kHalves>
+NODEWRIGHT_DEVICE void multiply_operands(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  if constexpr (!kHalves)
+    mma_16x8x16(c, a, b0, b1);
+  else
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
 // sums += x . W over a step, of the rows of x in two words
-template <int kRows>
+template <int kRows, bool kHalves>
 NODEWRIGHT_DEVICE void multiply_step(PairSums& sums, uint4 upper, uint4 lower, uint4 x, uint4 x_8) {
   const uint32_t first[4] = {x.x, x_8.x, x.y, x_8.y}, second[4] = {x.z, x_8.z, x.w, x_8.w};
-  mma_16x8x16(sums.upper, first, upper.x, upper.y);
-  if constexpr (kRows == 16) mma_16x8x16(sums.lower, first, lower.x, lower.y);
-  mma_16x8x16(kRows == 16 ? sums.upper : sums.lower, second, upper.z, upper.w);
-  if constexpr (kRows == 16) mma_16x8x16(sums.lower, second, lower.z, lower.w);
+  multiply_operands<kHalves>(sums.upper, first, upper.x, upper.y);
+  if constexpr (kRows == 16) multiply_operands<kHalves>(sums.lower, first, lower.x, lower.y);
+  multiply_operands<kHalves>(kRows == 16 ? sums.upper : sums.lower, second, upper.z, upper.w);
+  if constexpr (kRows == 16) multiply_operands<kHalves>(sums.lower, second, lower.z, lower.w);
+}
+
+// The same with 16 rows of W as the left operand and 8 rows of x as the right one, of fp16: half the instructions. The
+// sums of lane (g, t) are those of W's row g with x's rows 2t and 2t + 1, then of row g + 8.
+NODEWRIGHT_DEVICE void multiply_turned_step(float (&sums)[4], uint4 upper, uint4 lower, uint4 x) {
+  const uint32_t first[4] = {upper.x, lower.x, upper.y, lower.y}, second[4] = {upper.z, lower.z, upper.w, lower.w};
+  multiply_operands<true>(sums, first, x.x, x.y);
+  multiply_operands<true>(sums, second, x.z, x.w);
+}
+// sums.upper += x . W over a span, in multiply_span's order.
+template <class Weights, class X>
+NODEWRIGHT_DEVICE void multiply_turned_span(PairSums& sums, const Weights& weights, const X& x) {
+  const int g = lane_of_warp() / 4;
+  NODEWRIGHT_UNROLL_ON_DEVICE
+  for (int s = 0; s < 2; ++s) multiply_turned_step(sums.upper, weights(s, g), weights(s, g + 8), x(s, 0));
 }
 
 // sums += x . W. kRows of W, 8 or 16; kTiles of 8 rows of x, two to a PairSums. weights(s, row): this lane's word of
-// step s, of W's row g or g + 8; x(s, n): of x's row g + 8 n.
-template <int kRows, int kTiles, class Weights, class X>
+// step s, of W's row g or g + 8; x(s, n): of x's row g + 8 n. kHalves: of fp16 in place of bf16.
+template <int kRows, int kTiles, bool kHalves, class Weights, class X>
 NODEWRIGHT_DEVICE void multiply_span(PairSums (&sums)[(kTiles + 1) / 2], const Weights& weights, const X& x) {
   const int g = lane_of_warp() / 4;
   NODEWRIGHT_UNROLL_ON_DEVICE
@@ -52,17 +80,19 @@ NODEWRIGHT_DEVICE void multiply_span(PairSums (&sums)[(kTiles + 1) / 2], const W
     const uint4 upper = weights(s, g), lower = kRows == 16 ? weights(s, g + 8) : uint4{0u, 0u, 0u, 0u};
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int p = 0; p < (kTiles + 1) / 2; ++p)
-      multiply_step<kRows>(sums[p], upper, lower, x(s, 2 * p),
-                           2 * p + 1 < kTiles ? x(s, 2 * p + 1) : uint4{0u, 0u, 0u, 0u});
+      multiply_step<kRows, kHalves>(sums[p], upper, lower, x(s, 2 * p),
+                                    2 * p + 1 < kTiles ? x(s, 2 * p + 1) : uint4{0u, 0u, 0u, 0u});
   }
 }
 #else
-template <class Load>
+template <int kStep, int kLane, class Load>
 void request_span(uint4& first, uint4& second, const Load& load) {
-  const int g = lane_of_warp() / 4, t = lane_of_warp() % 4;
-  first = load(g, t), second = load(g, t + 4);
+  const int g = lane_of_warp() / 4, t = lane_of_warp() % 4 * kLane;
+  first = load(g, t), second = load(g, t + kStep);
 }
 inline void arrange_span(uint4&, uint4&) {}
+template <class Weights, class X>
+void multiply_turned_span(PairSums&, const Weights&, const X&) {}  // of a device alone
 
 namespace emulation {
 
@@ -101,8 +131,9 @@ NODEWRIGHT_VECTORIZED void multiply_span_of(SpanLane<kPairs>* const* lanes) {
 
 }  // namespace emulation
 
-template <int kRows, int kTiles, class Weights, class X>
+template <int kRows, int kTiles, bool kHalves, class Weights, class X>
 void multiply_span(PairSums (&sums)[(kTiles + 1) / 2], const Weights& weights, const X& x) {
+  static_assert(!kHalves);
   using Lane = emulation::SpanLane<(kTiles + 1) / 2>;
   Lane mine{sums, {}, {}};
   const int g = lane_of_warp() / 4;

@@ -72,8 +72,8 @@ NODEWRIGHT_DEVICE void tile_project_and_exchange(const Args& args, const More&..
         first_gains.request(args.to.next, range, first_kept(range));
       },
       [&](int n, int m, float sum) {
-        if constexpr (kBias != 0) sum += to_float(args.w.bias.data[n]);
-        const float mine = scaled_by<kScale>(Of::adjusted(m, n, 0, sum, more...));
+        const float own = ended<kBias>(args.w, n, sum, scale_of<kStride>(args.w, n));
+        const float mine = scaled_by<kScale>(Of::adjusted(m, n, 0, own, more...));
         send<static_cast<int>(kRanks)>(args.exchange, m * args.w.outputs + n, mine, epoch);
         return mine;
       });

@@ -16,7 +16,7 @@ template <class From>  // ResidualIn
 struct GainedRows {
   static constexpr int kStageBytes = 0;  // in the ring
   static constexpr int kGainWords = 0;
-  static constexpr int kRowBytes = static_cast<int>(kStride) * 2 + 64;  // see TileRing::kRowBytes
+  static constexpr int kRowBytes = static_cast<int>(kStride) * 2 + Weights::kXPadding;
   static constexpr int kRowsBytes = kTokens * kRowBytes;
   static constexpr int kAllAtOnce =
       (kPartsOfSms * kTokens + static_cast<int>(kThreads) - 1) / static_cast<int>(kThreads);
@@ -71,7 +71,7 @@ struct GainedRows {
   }
 
   NODEWRIGHT_DEVICE uint4 fragment(const unsigned char*, int, int span, int s, int n) const {
-    const int column = span_column(span) + s * 32 + lane_column();
+    const int column = span_column(span) + Weights::step_column(s) + lane_column();
     if (!kExact && column >= kStride) return uint4{0u, 0u, 0u, 0u};
     return load_16(words + (n * 8 + lane_of_warp() / 4) * kRowBytes + column * 2);
   }

@@ -18,14 +18,16 @@ constexpr int kBlocksOfSm = kHeld != 0 && kSpans > 2 ? 1 : static_cast<int>(512 
 struct HeldRows {
   static constexpr int kStageBytes = 0;  // in the ring
   static constexpr int kGainWords = 0;
-  static_assert(kHeld == 0 || (kCols == kStride && kPieces == 1 && kColumns % 8 == 0));
+  static_assert(kHeld == 0 || (kCols == kStride && kPieces == 1 && kColumns * Weights::kElementBytes % 16 == 0));
+  static_assert(!kScaledBlocks || kSplits == 1 || kColumns % 64 == 0, "a span has one block of scales");
 
   uint4 held[kSpans][2][kTiles];
+  float factors[kTurned || !kInHalves ? 2 : kTiles];  // of the sums with row g of each tile; turned with 2t, 2t + 1
 
   // Requests `x`: [rows, stride], from the block's first column on. After the wait.
   NODEWRIGHT_DEVICE HeldRows(const bf16* x, int64_t stride, int rows) {
     each_span([&](int span, int n, uint4& first, uint4& second) {
-      request_span(first, second, [&](int g, int word) {
+      request_span<Weights::step_column(1) / 8, Weights::kLaneColumns / 8>(first, second, [&](int g, int word) {
         const int row = n * 8 + g, at = span_column(span) + word * 8;
         // Another row in the place of one that is not there: no instruction waits for what is loaded.
         const bf16* const from = x + (row < rows ? row : rows - 1) * stride + at;
@@ -36,10 +38,44 @@ struct HeldRows {
   // Once, before the first fragment. Waits for what was requested.
   NODEWRIGHT_DEVICE void arrange() {
     each_span([](int, int, uint4& first, uint4& second) { arrange_span(first, second); });
+    if constexpr (kInHalves) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int n = 0; n < kTiles; ++n) halve(n);
+    }
   }
   NODEWRIGHT_DEVICE uint4 fragment(const unsigned char*, int, int span, int s, int n) const { return held[span][s][n]; }
 
  private:
+  // Makes row g of a tile a row of fp16, times a power of two that brings the norm of the warp's columns to 2^12 to
+  // 2^14.
+  NODEWRIGHT_DEVICE void halve(int n) {
+    uint32_t squares[4] = {};
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int i = 0; i < 2 * kSpans; ++i) {
+      const uint4 of = held[i / 2][i % 2][n];
+      squares[0] = add_squares(squares[0], of.x), squares[1] = add_squares(squares[1], of.y);
+      squares[2] = add_squares(squares[2], of.z), squares[3] = add_squares(squares[3], of.w);
+    }
+    float sum = 0.0f;
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int i = 0; i < 4; ++i) sum += low_bf16(squares[i]) + high_bf16(squares[i]);
+    sum += __shfl_xor_sync(0xffffffffu, sum, 1);  // the lanes that share the row
+    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+    // Of powers of two above the norm and of the factor, as fp32 stores exponents.
+    const int norm = (static_cast<int>(float_to_bits(sum) >> 23) - 127) / 2 + 128, factor = 127 + 14 - (norm - 127);
+    const float inverse = bits_to_float(static_cast<uint32_t>(254 - factor) << 23);
+    if constexpr (kTurned) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int i = 0; i < 2; ++i) factors[i] = __shfl_sync(0xffffffffu, inverse, (lane_of_warp() % 4 * 2 + i) * 4);
+    } else {
+      factors[n] = inverse;
+    }
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int i = 0; i < 2 * kSpans; ++i) {
+      uint4& of = held[i / 2][i % 2][n];
+      of = halves_of_bf16(of, static_cast<uint32_t>(factor << 23 | factor << 7));
+    }
+  }
   // f(span, n, words of both steps)
   template <class F>
   NODEWRIGHT_DEVICE void each_span(const F& f) {
@@ -99,13 +135,17 @@ NODEWRIGHT_DEVICE void stream_meeting_tiles(TileRing<HeldRows>& ring, const Held
   BlockRanges ranges = ring.ranges;
   sums.mail.open();
   int slot = 0, tile = ranges.now.first;  // of what is stored next
+  BlockRanges ahead = ring.ranges;
+  int multiplied = tile;  // the tile that is multiplied next
   for (int i = 0; i <= ring.total; ++i) {
     float* const now = of_warps + i % 2 * (kWarps * kWarpSums);
     if (i < ring.total) {
       PairSums of_tile[kPairs] = {};
       ring.copies.wait(slot);
-      multiply_stage(of_tile, ring, held, slot, 0);
-      leave_sums(of_tile, lane_of_warp() / 4, lane_of_warp() % 4, now);
+      multiply_stage(of_tile, ring, held, slot, multiplied, ahead.now.last, 0);
+      multiplied += kRows;
+      if (multiplied >= ahead.now.last && ahead.advance()) multiplied = ahead.now.first;
+      leave_sums(of_tile, held, lane_of_warp() / 4, lane_of_warp() % 4, now);
     }
     if (i > 0) sums.receive();
     __syncthreads();  // the stage and what has come have been read, and the warps' sums are there
@@ -173,7 +213,7 @@ NODEWRIGHT_DEVICE void stream_kept_tiles(TileRing<HeldRows>& ring, const HeldRow
 // once, while x is on its way, and prepare(shared) once, with kPrepared bytes that stay. before, store and range_end
 // are stream_tiles'; with kSplits a block calls them for its share of the results.
 template <int kPrepared, class Request, class Prepare, class Before, class Store, class RangeEnd>
-NODEWRIGHT_DEVICE void tile_project_held(const bf16* weight, const bf16* x, int64_t stride, int rows,
+NODEWRIGHT_DEVICE void tile_project_held(const WeightIn& w, const bf16* x, int64_t stride, int rows,
                                          const int32_t* n_live, BlockRanges ranges, int& live, Request request,
                                          Prepare prepare, Before before, Store store, RangeEnd range_end) {
   using Ring = TileRing<HeldRows>;
@@ -181,7 +221,7 @@ NODEWRIGHT_DEVICE void tile_project_held(const bf16* weight, const bf16* x, int6
   unsigned char* const prepared = shared_memory() + Ring::kBytes;
   auto* const of_warps = reinterpret_cast<float*>(prepared + kPrepared);
   unsigned char* const of_cluster = reinterpret_cast<unsigned char*>(of_warps + 2 * kWarps * kWarpSums);
-  Ring ring(weight + column, ranges, shared_memory());
+  Ring ring(w, ranges, shared_memory(), column);
   ring.start();
   const auto hold = [&] {
     release_dependents();

@@ -92,7 +92,7 @@ NODEWRIGHT_DEVICE KeptSums tile_project_kept(const Args& args, int& live, Ready 
   if constexpr (kHeld != 0) {
     using Ring = TileRing<HeldRows>;
     const int column = block * kColumns;
-    Ring ring(args.w.weight.data + column, ranges, shared_memory());
+    Ring ring(args.w, ranges, shared_memory(), column);
     ring.start();
     release_dependents();
     wait_for_inputs();
@@ -103,7 +103,7 @@ NODEWRIGHT_DEVICE KeptSums tile_project_kept(const Args& args, int& live, Ready 
     stream(ring, held, shared_memory() + Ring::kBytes);
   } else {
     using Ring = TileRing<StreamedRows>;
-    Ring ring(args.w.weight.data, ranges, shared_memory());
+    Ring ring(args.w, ranges, shared_memory());
     ring.start();
     const StreamedRows rows(args.from);
     release_dependents();

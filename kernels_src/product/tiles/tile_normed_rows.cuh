@@ -86,22 +86,26 @@ struct NormedRows {
     }
   };
 
-  // Word i: the first column of its step, and the first of this lane's elements in it.
-  NODEWRIGHT_DEVICE static int step_column(int i) { return span_column(i / kTiles / 2) + i / kTiles % 2 * 32; }
-  NODEWRIGHT_DEVICE static int column_of(int i) { return step_column(i) + lane_of_warp() % 4 * 8; }
+  // Word i: the first column of its step, the first of this lane's elements in it, and that one's place among the
+  // warp's columns.
+  NODEWRIGHT_DEVICE static int step_column(int i) {
+    return span_column(i / kTiles / 2) + Weights::step_column(i / kTiles % 2);
+  }
+  NODEWRIGHT_DEVICE static int column_of(int i) { return step_column(i) + lane_column(); }
+  NODEWRIGHT_DEVICE static int gain_of(int i) { return Weights::step_column(i / kTiles) + lane_column(); }
   NODEWRIGHT_DEVICE static int row_of(int i) { return i % kTiles * 8 + lane_of_warp() / 4; }
 
   // Words `first` and on of rows kStride apart.
   NODEWRIGHT_DEVICE void load(Words& v, const float* rows_of, int first) const {
-    const int g = lane_of_warp() / 4, t = lane_of_warp() % 4;
+    const int g = lane_of_warp() / 4;
     const int rows = static_cast<int>(from.x.count / kStride) - g;  // that there are from this lane's first on
-    const float* const of_lane = rows_of + g * kStride + t * 8;
+    const float* const of_lane = rows_of + g * kStride + lane_column();
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int i = 0; i < kAtOnce; ++i) {
       if (first + i >= kWordsOfLane) break;
       const int n = i % kTiles, column = step_column(first + i);
       v.low[i] = v.high[i] = uint4{0u, 0u, 0u, 0u};
-      if (n * 8 < rows && (kExact || column + t * 8 < kStride)) {
+      if (n * 8 < rows && (kExact || column + lane_column() < kStride)) {
         v.low[i] = load_16(of_lane + n * 8 * kStride + column);
         v.high[i] = load_16(of_lane + n * 8 * kStride + column + 4);
       }
@@ -164,7 +168,7 @@ struct NormedRows {
     const int row = row_of(first + i), column = column_of(first + i);
     float p[8], gain[8];
     unpack_projected(projected, first, i, p);
-    unpack_8(load_16(gains + (kSteps + (first + i) / kTiles) * 32 + lane_of_warp() % 4 * 8), gain);
+    unpack_8(load_16(gains + kSteps * 32 + gain_of(first + i)), gain);
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int k = 0; k < 8; ++k) x[k] = fmaf(p[k], scale * (kOffset + gain[k]), x[k]);
     if (blockIdx.x == 0 && row < live && (kExact || column < kStride) && from.x_next.count > 0)
@@ -188,7 +192,7 @@ struct NormedRows {
         if (first + i >= kWordsOfLane) break;
         const int n = i % kTiles;  // and (first + i) % kTiles
         float x[8], gain[8];
-        if constexpr (!kBare) unpack_8(load_16(gains + (first + i) / kTiles * 32 + lane_of_warp() % 4 * 8), gain);
+        if constexpr (!kBare) unpack_8(load_16(gains + gain_of(first + i)), gain);
         from_x.unpack(i, x);
         if constexpr (kPostNorm != 0) add_projected(x, projected, first, i, post_scale[n], live);
         NODEWRIGHT_UNROLL_ON_DEVICE
@@ -234,7 +238,7 @@ struct NormedRows {
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int n = 0; n < kTiles; ++n) find_moments(row_of(n), means[n], scales[n]);
     each_word(from_x, [&](int i, const float(&x)[8]) {
-      const int at = i / kTiles * 32 + lane_of_warp() % 4 * 8;
+      const int at = gain_of(i);
       float gain[8], shift[8], y[8];
       unpack_8(load_16(gains + at), gain);
       unpack_8(load_16(gains + kSteps * 32 + at), shift);
@@ -308,8 +312,8 @@ NODEWRIGHT_DEVICE void tile_project_normed(const Args& args, BlockRanges ranges,
     RowScales scales;
     int live = 0;
     tile_project_held<RowScales::kBytes>(
-        args.w.weight.data, args.from.gained.data, kStride, static_cast<int>(args.from.gained.count / kStride),
-        args.n_live.data, ranges, live, [&] { scales.request(args.from); },
+        args.w, args.from.gained.data, kStride, static_cast<int>(args.from.gained.count / kStride), args.n_live.data,
+        ranges, live, [&] { scales.request(args.from); },
         [&](unsigned char* shared) { scales.sum(args.from, reinterpret_cast<float*>(shared)); }, before,
         [&](int j, int row, int m, float first, float second, int last) {
           if (m < live) store(j, row, m, first * scales.of_pair[j], second * scales.of_pair[j], row + 1 == last);
@@ -318,7 +322,7 @@ NODEWRIGHT_DEVICE void tile_project_normed(const Args& args, BlockRanges ranges,
   } else {
     using Rows = typename Either<kGained != 0, GainedRows<decltype(args.from)>, NormedRows<decltype(args.from)>>::Type;
     using Ring = TileRing<Rows>;
-    Ring ring(args.w.weight.data, ranges, shared_memory());
+    Ring ring(args.w, ranges, shared_memory());
     Rows rows(args.from, shared_memory() + Ring::kBytes);
     if constexpr (kGained == 0) rows.request_gains(ring.copies.words);
     ring.start();

@@ -14,7 +14,7 @@ NODEWRIGHT_DEVICE int rows_of(const RowsIn& in) {
 
 // Rows of x that are copied piece by piece, in bf16.
 struct StreamedRows {
-  static constexpr int kRowBytes = kPieceColumns * 2 + 64;
+  static constexpr int kRowBytes = kPieceColumns * 2 + Weights::kXPadding;
   static constexpr int kStageBytes = kTokens * kRowBytes;
   static constexpr int kGainWords = 0;
   static constexpr int kPaddedCols = static_cast<int>(kCols + 7) / 8 * 8;
@@ -34,9 +34,10 @@ struct StreamedRows {
                (left < kPieceColumns ? left : kPieceColumns) * 2, kRowBytes, stride * 2});
   }
   NODEWRIGHT_DEVICE uint4 fragment(const unsigned char* stage, int i, int span, int s, int n) const {
-    const int left = static_cast<int>(kCols) - span_column(span) - s * 32 - lane_column();
+    const int left = static_cast<int>(kCols) - span_column(span) - Weights::step_column(s) - lane_column();
     if (!kExact && left <= 0) return uint4{0u, 0u, 0u, 0u};
-    uint4 x = load_16(stage + (n * 8 + lane_of_warp() / 4) * kRowBytes + (span_column(i) + s * 32 + lane_column()) * 2);
+    uint4 x = load_16(stage + (n * 8 + lane_of_warp() / 4) * kRowBytes +
+                      (span_column(i) + Weights::step_column(s) + lane_column()) * 2);
     if constexpr (kCols % 8 != 0) {  // columns from kCols on are undefined
       const auto keep = [&](uint32_t pair, int k) {
         return left >= k + 2 ? pair : left == k + 1 ? pair & 0xffffu : 0u;
@@ -54,11 +55,11 @@ NODEWRIGHT_DEVICE void tile_project_rows(const Args& args, BlockRanges ranges, i
                                          RangeEnd range_end) {
   if constexpr (kHeld != 0) {
     tile_project_held<0>(
-        args.w.weight.data, args.from.x.data, args.from.x_stride, rows_of(args.from), args.n_live.data, ranges, live,
-        [] {}, [](unsigned char*) {}, before, store, range_end);
+        args.w, args.from.x.data, args.from.x_stride, rows_of(args.from), args.n_live.data, ranges, live, [] {},
+        [](unsigned char*) {}, before, store, range_end);
   } else {
     using Ring = TileRing<StreamedRows>;
-    Ring ring(args.w.weight.data, ranges, shared_memory());
+    Ring ring(args.w, ranges, shared_memory());
     ring.start();
     const StreamedRows rows(args.from);
     release_dependents();

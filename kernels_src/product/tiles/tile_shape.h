@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels_src/launch_shape.h"
+#include "kernels_src/product/format/weight_layout.h"
 
 namespace nodewright {
 
@@ -19,7 +20,7 @@ struct TileTuning {
   bool operator==(const TileTuning&) const = default;
 };
 
-// y[rows, outputs] = x[rows, cols] . W[outputs, cols]^T, W with `stride` bf16 elements a row (a multiple of 8).
+// y[rows, outputs] = x[rows, cols] . W[outputs, cols]^T, W with `stride` elements a row (a multiple of 8, of FP8 16).
 struct TileShape {
   static constexpr int64_t kMostSplits = 8;  // blocks of a cluster
   static constexpr int64_t kMostHeldRows = 32;
@@ -40,15 +41,23 @@ struct TileShape {
 
   bool meets = false;  // the sums of a cluster's blocks meet tile by tile (product/tiles/tile_held_rows.cuh)
   bool ends_in_registers = false;  // a bias or an adapter takes some
+  WeightLayout weights = {};
 
-  // Blocks of a cluster that share the columns: the fewest that can hold them, 0 where none can. With up to 32 rows a
-  // warp holds four spans of 64 columns in 128 registers a lane; six in 192, where no bias or adapter needs some of the
-  // others, and where a block has several tiles, since it reads all of x (docs/products.md).
+  // Spans of 64 columns of up to 32 rows of x that a warp of a block with all columns holds: four in 128 registers a
+  // lane; six in 192, where no bias, adapter or scale of a block needs some of the others, and where a block has
+  // several tiles, since it reads all of x (docs/products.md). Eight of up to 8 rows beside FP8, unless the sums of any
+  // number of rows have one order.
+  constexpr int64_t most_spans() const {
+    if (ends_in_registers || outputs <= 2048) return 4;
+    if (weights.is_fp8() && !meets && token_tiles() == 1) return 8;
+    return weights.in_blocks && (meets || token_tiles() > 2) ? 4 : 6;
+  }
+  // Blocks of a cluster that share the columns: the fewest that can hold them, 0 where none can.
   constexpr int64_t splits() const {
     if (!held) return 1;
     for (int64_t n = tuning.splits > 0 ? tuning.splits : 1; n <= kMostSplits; n *= 2) {
-      const int64_t most = n == 1 && !ends_in_registers && outputs > 2048 ? 6 : 4;
-      if (stride % (8 * n) == 0 && (stride / n + 63) / 64 <= 8 * most) return n;
+      const int64_t whole = n > 1 && weights.in_blocks ? 64 : weights.word_columns();  // columns that stay together
+      if (stride % (whole * n) == 0 && (stride / n + 63) / 64 <= 8 * (n > 1 ? 4 : most_spans())) return n;
     }
     return 0;
   }
@@ -86,10 +95,10 @@ struct TileShape {
   constexpr int64_t spans() const { return (columns() + 64 * warps() - 1) / (64 * warps()); }
 
   // Rows of W in a tile. Rows of x that are not normalized are copied again for every tile; of held rows 16 are at most
-  // 64 KiB.
+  // 64 KiB. Rows in FP8 are so short that 16 are as many bytes as 8 in bf16.
   constexpr int64_t tile_rows() const {
     if (tuning.rows > 0) return tuning.rows;
-    return held ? (columns() > 2048 ? 8 : 16) : normed ? 8 : 16;
+    return held ? (columns() * element_bytes() > 4096 ? 8 : 16) : normed && !weights.is_fp8() ? 8 : 16;
   }
 
   // Spans of a warp that come as one stage. Of rows that are normed all, where a tile of them is at most 64 KiB: one
@@ -121,19 +130,22 @@ struct TileShape {
   // Stages on their way to shared memory, where that is large enough (docs/products.md). Of held rows at most 160 KiB:
   // what comes before the wait is ahead of x.
   constexpr int64_t most_ring(int64_t sm_count) const {
-    const int64_t of_held = std::clamp<int64_t>((160 << 10) / (tile_rows() * 2 * columns()), 2, 4);
+    const int64_t of_held = std::clamp<int64_t>((160 << 10) / (tile_rows() * element_bytes() * columns()), 2, 4);
     return std::min(stages(sm_count), tuning.ring > 0 ? tuning.ring : held ? of_held : 3);
   }
 
   constexpr int64_t shared_bytes(int64_t sm_count, int64_t ring) const {
     const bool whole = piece_spans() == spans() && splits() == 1;
-    const int64_t columns = piece_spans() * 64 * warps(), x_row = 2 * columns + 64;
-    const int64_t stage = tile_rows() * (whole ? 2 * stride : x_row) + (normed || held ? 0 : 8 * token_tiles() * x_row);
+    // Padding keeps rows that are read at once in other banks (product/format).
+    const int64_t columns = piece_spans() * 64 * warps(), x_padding = weights.is_fp8() ? 16 : 64,
+                  piece = columns * element_bytes(), w_row = piece + (piece % 128 == 0 ? 64 : 0);
+    const int64_t stage = tile_rows() * (whole ? element_bytes() * stride : w_row) +
+                          (normed || held ? 0 : 8 * token_tiles() * (2 * columns + x_padding));
     const int64_t norms = normed + post_normed + shifted;
     const int64_t x =
         normed && !gained ? spans() * (2 * token_tiles() * 512 + norms * 128) + norms * 32 * token_tiles() : 0;
     const int64_t sums = 2 * (tile_rows() == 16 ? 24 : 8) * 8 * token_tiles() * 4;
-    const int64_t tokens = 8 * token_tiles(), of_rows = held ? 0 : kBarrierBytes + tokens * (2 * stride + 64),
+    const int64_t tokens = 8 * token_tiles(), of_rows = held ? 0 : kBarrierBytes + tokens * (2 * stride + x_padding),
                   of_gained = gained ? of_rows + warps() * tokens * 4 : 0;
     const int64_t of_range = tokens * (most_outputs(sm_count) + 1) / 2 * 8,
                   of_tiles = 2 * (tokens * tile_rows() / 2 * 8 + 8),
@@ -185,8 +197,9 @@ struct TileShape {
 
  private:
   static constexpr int64_t kBarrierBytes = 128;
+  constexpr int64_t element_bytes() const { return weights.element_bytes(); }
   constexpr int64_t span_bytes() const {
-    return 128 * warps() * (tile_rows() + (normed || held ? 0 : 8 * token_tiles()));
+    return 64 * warps() * (tile_rows() * element_bytes() + (normed || held ? 0 : 16 * token_tiles()));
   }
 };
 

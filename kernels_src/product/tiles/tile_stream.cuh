@@ -2,13 +2,14 @@
 // epilogues; product/rows/matvec.cuh is the same for one row, with ordinary arithmetic.
 //
 // 8 rows of W are the right operand of mma.m16n8k16, 16 rows of x the left one, half of it zero where there are 8. The
-// sum over columns may go in any order that both operands agree on: lane (g, t) holds columns 8t .. 8t + 7 of a step of
-// 32 columns, of W's rows g and g + 8 and of x's row g, as 16-byte words whose pairs of registers are operands as they
-// come. A tile is 8 or 16 rows of W. It comes to shared memory in pieces of its columns, of all of them where its rows
-// are short enough, and is then one contiguous copy; a ring of such stages is on its way. Warps take the spans of 64
-// columns in turn; their sums meet in shared memory, in the order of the warps. So a row's bits depend on W's shape and
-// on the sizes below only. Block b owns a contiguous range of outputs, so bytes are balanced over SMs to within one
-// row. With kSplits the columns are dealt, too, to the blocks of a cluster (product/tiles/tile_held_rows.cuh).
+// sum over columns may go in any order that both operands agree on: lane (g, t) holds eight columns of each of two
+// steps of a span of 64, of W's rows g and g + 8 and of x's row g, as 16-byte words whose pairs of registers are
+// operands as they come, or once the words of W have been converted (product/format). A tile is 8 or 16 rows of W. It
+// comes to shared memory in pieces of its columns, of all of them where its rows are short enough, and is then one
+// contiguous copy; a ring of such stages is on its way. Warps take the spans of 64 columns in turn; their sums meet in
+// shared memory, in the order of the warps. So a row's bits depend on W's shape and on the sizes below only. Block b
+// owns a contiguous range of outputs, so bytes are balanced over SMs to within one row. With kSplits the columns are
+// dealt, too, to the blocks of a cluster (product/tiles/tile_held_rows.cuh).
 //
 // With kRanges x has more than kTokens rows. Blocks (b, g) have group g of them, and all groups read W at once. Outputs
 // are dealt in as many ranges as one group alone would have blocks or clusters, and a block takes several ranges, so
@@ -16,13 +17,14 @@
 //
 // Constants: kTokenTiles (of 8 rows of x), kCols, kStride (W's row stride, elements), kThreads, kSpans (of a warp),
 // kPieceSpans (of them, in a stage), kTileRows, kRing (stages), kHeld, kSplits, kRanges
-// (kernels_src/product/tiles/tile_shape.h); kBias 1 if outputs have one.
+// (kernels_src/product/tiles/tile_shape.h); kBias 1 if outputs have one; those of product/format/weights.cuh.
 #pragma once
 
 #include "kernels_src/argument_blocks.h"
 #include "kernels_src/device/cluster.cuh"
 #include "kernels_src/device/output_range.cuh"
 #include "kernels_src/device/stage_copies.cuh"
+#include "kernels_src/product/format/weights.cuh"
 #include "kernels_src/product/tiles/span_product.cuh"
 
 namespace nodewright {
@@ -49,6 +51,8 @@ constexpr int kOwnedAlone = static_cast<int>((2 * kPairsOfTile + kThreads - 1) /
 // Spans of a stage that are unrolled: two tiles of tokens leave no registers for more, unless they are in registers.
 constexpr int kSpansAtOnce = static_cast<int>(kTokenTiles == 1 || kHeld != 0 ? kPieceSpans : 1);
 static_assert(kRows == 8 || kRows == 16);
+// Operands are in fp16; W is the left one.
+constexpr bool kInHalves = kHeld != 0 && kFormat != 0 && kHasHalves, kTurned = kInHalves && kTiles == 1 && kRows == 16;
 // Parts of a row's squares that are requested in one round trip, a part a block of the kernel before: one of each SM of
 // the cards of today.
 constexpr int kPartsOfSms = 136;
@@ -96,30 +100,34 @@ NODEWRIGHT_DEVICE void end_only_range(RangeEnd range_end) {
   if constexpr (!kGrouped) range_end(static_cast<int>(kHeld == 2 ? blockIdx.x / kSplits : blockIdx.x));
 }
 
-// Where the warp's span begins in a block's columns of a row, and which of a step's columns are this lane's.
+// Where the warp's span begins in a block's columns of a row, and how far from a step's first column this lane's are.
 NODEWRIGHT_DEVICE int span_column(int span) { return (span * kWarps + warp_of_block()) * 64; }
-NODEWRIGHT_DEVICE int lane_column() { return lane_of_warp() % 4 * 8; }
+NODEWRIGHT_DEVICE int lane_column() { return lane_of_warp() % 4 * Weights::kLaneColumns; }
 
 // The stages on their way: of each, a piece of a tile's rows and then what Rows::kStageBytes holds of x.
 template <class Rows>
 struct TileRing {
   // Between two rows. 8 lanes read 64 bytes of each of two rows at once: of other banks, unless a copy is contiguous.
   static constexpr bool kWhole = kPieces == 1 && kSplits == 1;
-  static constexpr int kRowBytes = kWhole ? static_cast<int>(kStride) * 2 : kPieceColumns * 2 + 64;
+  static constexpr int kPieceBytes = kPieceColumns * Weights::kElementBytes;  // of a row
+  static constexpr int kRowBytes =
+      kWhole ? static_cast<int>(kStride) * Weights::kElementBytes : kPieceBytes + (kPieceBytes % 128 == 0 ? 64 : 0);
   static constexpr int kStageBytes = (kRows * kRowBytes + Rows::kStageBytes + 127) / 128 * 128;
   using Copies = StageCopies<static_cast<int>(kThreads), kStages, (Rows::kStageBytes > 0 ? 2 : 1),
                              static_cast<int>((kStageBytes / 16 + 2 * kThreads - 1) / kThreads + Rows::kGainWords)>;
   static constexpr int kBytes = kStages * kStageBytes + Copies::kBytes;
 
-  const bf16* weight;
+  const Stored* weight;  // from the block's first column on
+  const float* scales;   // of blocks of columns
   BlockRanges ranges;
   int total;         // stages of this block
   BlockRanges next;  // with kRanges: of what is requested next, its first output that of a tile
   unsigned char* stages;
   Copies copies;
 
-  NODEWRIGHT_DEVICE TileRing(const bf16* w, BlockRanges outputs, unsigned char* shared)
-      : weight(w),
+  NODEWRIGHT_DEVICE TileRing(const WeightIn& w, BlockRanges outputs, unsigned char* shared, int column = 0)
+      : weight(stored(w) + column),
+        scales(scales_of<kStride>(w)),
         ranges(outputs),
         total((outputs.now.last - outputs.now.first + kRows - 1) / kRows * kPieces),
         next(outputs),
@@ -143,19 +151,68 @@ struct TileRing {
       next.now.first += kRows;
       if (next.now.first >= range.last) next.advance();
     }
-    const bf16* const from = weight + tile * kStride + first_column(i);
+    const Stored* const from = weight + tile * kStride + first_column(i);
     if constexpr (kWhole) {
       copies.template request<CopyForm::whole>(slot, {stage(slot), from, 1, rows * kRowBytes, 0, 0});
     } else {
       const int left = kColumns - first_column(i);
       copies.template request<kSplits == 1 ? CopyForm::rows : CopyForm::short_rows>(
-          slot, {stage(slot), from, rows, (left < kPieceColumns ? left : kPieceColumns) * 2, kRowBytes, kStride * 2});
+          slot, {stage(slot), from, rows, (left < kPieceColumns ? left : kPieceColumns) * Weights::kElementBytes,
+                 kRowBytes, kStride * Weights::kElementBytes});
     }
   }
   NODEWRIGHT_DEVICE void start() {
     for (int i = 0; i < kStages; ++i) {
       if (i < total) request_weights(i, i);
       copies.close();
+    }
+    if constexpr (kScaledBlocks) prefetch_scales();
+  }
+  // The scales of the first groups of rows of the block's first range, and of its last: there when its first weights
+  // are.
+  NODEWRIGHT_DEVICE void prefetch_scales() const {
+    constexpr int kFloats = kUnitOfScales * static_cast<int>(WeightLayout::scale_stride(kStride));
+    for (int i = static_cast<int>(threadIdx.x) * 32; i < 2 * kFloats; i += static_cast<int>(kThreads) * 32) {
+      const int row = i < kFloats ? ranges.now.first : ranges.now.last - 1;
+      prefetch_line(scales + first_scale<kStride>(row / kUnitOfScales * kUnitOfScales) + i % kFloats);
+    }
+  }
+};
+
+// The scales of blocks of columns of the rows of W whose sums this lane has: 2t and 2t + 1 of a tile, and 8 further on;
+// of turned ones g and g + 8.
+struct TileScales {
+  static constexpr int kOfHalf = kTurned ? 1 : 2;
+
+  const float* of_matrix;
+  int of[2][kOfHalf];  // where they begin
+
+  NODEWRIGHT_DEVICE TileScales(const float* scales, int tile, int last) : of_matrix(scales) {
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int i = 0; i < 2 * kOfHalf; ++i) {
+      const int lane = lane_of_warp(), first = kTurned ? lane / 4 : lane % 4 * 2 + i % 2;
+      const int row = tile + first + (kRows == 16 ? i / kOfHalf * 8 : 0);
+      of[i / kOfHalf][i % kOfHalf] = first_scale<kStride>(row < last ? row : last - 1);
+    }
+  }
+  // sums += those of a span that begins at `column` of W.
+  NODEWRIGHT_DEVICE void add(PairSums (&sums)[kPairs], const PairSums (&of_span)[kPairs], int column) const {
+    const int block = column / static_cast<int>(WeightLayout::kScaleBlock);
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int k = 0; k < 2; ++k) {
+      if constexpr (kTurned) {
+        const float scale = of_matrix[of[k][0] + block];
+        NODEWRIGHT_UNROLL_ON_DEVICE
+        for (int i = 2 * k; i < 2 * k + 2; ++i) sums[0].upper[i] = fmaf(of_span[0].upper[i], scale, sums[0].upper[i]);
+      } else {
+        const float upper = of_matrix[of[0][k] + block], lower = kRows == 16 ? of_matrix[of[1][k] + block] : upper;
+        NODEWRIGHT_UNROLL_ON_DEVICE
+        for (int n = 0; n < kTiles; ++n) {
+          const int i = n % 2 * 2 + k;
+          sums[n / 2].upper[i] = fmaf(of_span[n / 2].upper[i], upper, sums[n / 2].upper[i]);
+          sums[n / 2].lower[i] = fmaf(of_span[n / 2].lower[i], lower, sums[n / 2].lower[i]);
+        }
+      }
     }
   }
 };
@@ -164,11 +221,18 @@ struct TileRing {
 template <class Rows>
 NODEWRIGHT_DEVICE void multiply_staged(PairSums (&sums)[kPairs], const Rows& x, const unsigned char* weights,
                                        const unsigned char* rows, int i, int span) {
-  const auto word = [&](int s, int row) {
-    if (!kExact && span_column(span) + s * 32 + lane_column() >= kColumns) return uint4{0u, 0u, 0u, 0u};
-    return load_16(weights + row * TileRing<Rows>::kRowBytes + (span_column(i) + s * 32 + lane_column()) * 2);
+  const auto load = [&](int column, int row) {
+    if (!kExact && span_column(span) + column + lane_column() >= kColumns) return uint4{0u, 0u, 0u, 0u};
+    return load_16(weights + row * TileRing<Rows>::kRowBytes +
+                   (span_column(i) + column + lane_column()) * Weights::kElementBytes);
   };
-  multiply_span<kRows, kTiles>(sums, word, [&](int s, int n) { return x.fragment(rows, i, span, s, n); });
+  const auto fragment = [&](int s, int n) { return x.fragment(rows, i, span, s, n); };
+  if constexpr (kTurned)
+    multiply_turned_span(sums[0], HalvesSpan<kRows, decltype(load)>(load), fragment);
+  else if constexpr (kInHalves)
+    multiply_span<kRows, kTiles, true>(sums, HalvesSpan<kRows, decltype(load)>(load), fragment);
+  else
+    multiply_span<kRows, kTiles, false>(sums, typename Weights::template Span<kRows, decltype(load)>(load), fragment);
 }
 
 // Two sums, of neighbouring outputs with one row of x.
@@ -201,26 +265,48 @@ NODEWRIGHT_DEVICE SumPair sum_of_warps(const float* partial /*[kWarps][kTokens][
   return sum;
 }
 
-// sums += the `piece`-th stage of a tile, which lies in `slot`.
+// sums += the `piece`-th stage of the tile at output `tile` of a range that ends at `last`, which lies in `slot`.
 template <class Rows>
 NODEWRIGHT_DEVICE void multiply_stage(PairSums (&sums)[kPairs], const TileRing<Rows>& ring, const Rows& x, int slot,
-                                      int piece) {
-  NODEWRIGHT_UNROLL_BY(kSpansAtOnce)
-  for (int k = 0; k < kPieceSpans; ++k)
-    if (kSpans % kPieceSpans == 0 || piece * kPieceSpans + k < kSpans)
-      multiply_staged(sums, x, ring.stage(slot), ring.stage_rows(slot), k, piece * static_cast<int>(kPieceSpans) + k);
+                                      int tile, int last, int piece) {
+  if constexpr (kScaledBlocks) {
+    const TileScales scales(ring.scales, tile, last);
+    const int column = kSplits > 1 ? cluster_rank() * kColumns : 0;
+    NODEWRIGHT_UNROLL_BY(kHeld != 0 || kSpansAtOnce < 2 ? kSpansAtOnce : 2)
+    for (int k = 0; k < kPieceSpans; ++k) {
+      const int span = piece * static_cast<int>(kPieceSpans) + k;
+      if (span >= kSpans || (!kExact && span_column(span) >= kColumns)) continue;  // of a whole warp
+      PairSums of_span[kPairs] = {};
+      multiply_staged(of_span, x, ring.stage(slot), ring.stage_rows(slot), k, span);
+      scales.add(sums, of_span, column + span_column(span));
+    }
+  } else {
+    NODEWRIGHT_UNROLL_BY(kSpansAtOnce)
+    for (int k = 0; k < kPieceSpans; ++k)
+      if (kSpans % kPieceSpans == 0 || piece * kPieceSpans + k < kSpans)
+        multiply_staged(sums, x, ring.stage(slot), ring.stage_rows(slot), k, piece * static_cast<int>(kPieceSpans) + k);
+  }
 }
 // Leaves the sums that lane (g, t) of the warp has of a tile where sum_of_warps() reads them.
-NODEWRIGHT_DEVICE void leave_sums(const PairSums (&sums)[kPairs], int g, int t,
+template <class Rows>
+NODEWRIGHT_DEVICE void leave_sums(const PairSums (&sums)[kPairs], [[maybe_unused]] const Rows& x, int g, int t,
                                   float* partial /*[kWarps][kTokens][kSumStride]*/) {
-  float* mine = partial + warp_of_block() * kWarpSums + g * kSumStride + 2 * t;
-  NODEWRIGHT_UNROLL_ON_DEVICE
-  for (int n = 0; n < kTiles; ++n) {
+  float* const of_warp = partial + warp_of_block() * kWarpSums;
+  if constexpr (kTurned) {
     NODEWRIGHT_UNROLL_ON_DEVICE
-    for (int k = 0; k < 2; ++k) {
-      const float upper = sums[n / 2].upper[n % 2 * 2 + k], lower = sums[n / 2].lower[n % 2 * 2 + k];
-      mine[n * 8 * kSumStride + k] = kRows == 16 ? upper : upper + lower;
-      if constexpr (kRows == 16) mine[n * 8 * kSumStride + 8 + k] = lower;
+    for (int i = 0; i < 4; ++i)
+      of_warp[(2 * t + i % 2) * kSumStride + g + i / 2 * 8] = sums[0].upper[i] * x.factors[i % 2];
+  } else {
+    float* mine = of_warp + g * kSumStride + 2 * t;
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int n = 0; n < kTiles; ++n) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int k = 0; k < 2; ++k) {
+        float upper = sums[n / 2].upper[n % 2 * 2 + k], lower = sums[n / 2].lower[n % 2 * 2 + k];
+        if constexpr (kInHalves) upper *= x.factors[n], lower *= x.factors[n];
+        mine[n * 8 * kSumStride + k] = kRows == 16 ? upper : upper + lower;
+        if constexpr (kRows == 16) mine[n * 8 * kSumStride + 8 + k] = lower;
+      }
     }
   }
 }
@@ -253,8 +339,8 @@ NODEWRIGHT_DEVICE void stream_tiles(TileRing<Rows>& ring, const Rows& x,
       PairSums sums[kPairs] = {};
       for (int piece = 0; piece < kPieces; ++piece, ++i) {
         ring.copies.wait(slot);
-        multiply_stage(sums, ring, x, slot, piece);
-        if (piece == kPieces - 1) leave_sums(sums, g, t, now);
+        multiply_stage(sums, ring, x, slot, tile, range.last, piece);
+        if (piece == kPieces - 1) leave_sums(sums, x, g, t, now);
         __syncthreads();  // the stage has been read, and a tile's sums are there
         if (i + kStages < ring.total) {
           ring.request_weights(i + kStages, slot);
@@ -291,19 +377,24 @@ NODEWRIGHT_DEVICE bool is_of_block(int pair) {
   return true;
 }
 
-// The biases of the pairs that a thread stores of a tile, with kBias. Requested in
-// stream_tiles' before, while the tile's weights are on their way, and added to the sums in its store.
-struct PairBiases {
-  float of_pair[kBias != 0 ? kOwned : 1][2];
+// The scales and biases of the pairs that a thread stores of a tile, where there are such. Requested in stream_tiles'
+// before, while the tile's weights are on their way; the sums get them in its store.
+struct PairTerms {
+  float scales[kScaledRows ? kOwned : 1][2], biases[kBias != 0 ? kOwned : 1][2];
 
   NODEWRIGHT_DEVICE void request(const WeightIn& w, int j, int n) {
+    if constexpr (kScaledRows) {
+      scales[j][0] = scale_of<kStride>(w, n);
+      scales[j][1] = n + 1 < w.outputs ? scale_of<kStride>(w, n + 1) : 0.0f;
+    }
     if constexpr (kBias != 0) {
-      of_pair[j][0] = to_float(w.bias.data[n]);
-      of_pair[j][1] = n + 1 < w.outputs ? to_float(w.bias.data[n + 1]) : 0.0f;
+      biases[j][0] = to_float(w.bias.data[n]);
+      biases[j][1] = n + 1 < w.outputs ? to_float(w.bias.data[n + 1]) : 0.0f;
     }
   }
-  NODEWRIGHT_DEVICE void add(int j, float& first, float& second) const {
-    if constexpr (kBias != 0) first += of_pair[j][0], second += of_pair[j][1];
+  NODEWRIGHT_DEVICE void end(int j, float& first, float& second) const {
+    if constexpr (kScaledRows) first *= scales[j][0], second *= scales[j][1];
+    if constexpr (kBias != 0) first += biases[j][0], second += biases[j][1];
   }
 };
 

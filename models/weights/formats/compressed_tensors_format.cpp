@@ -166,6 +166,14 @@ class CompressedTensorsFormat : public WeightFormat {
     return checkpoint.find(name + "_packed") != nullptr;
   }
 
+  std::optional<ScaleBlock> drawn_fp8_block(const std::string& name, const std::vector<int64_t>& shape) const override {
+    const Scheme* scheme = scheme_of(module_of(name));
+    if (scheme == nullptr || scheme->compressor != Compressor::floats) return {};
+    const bool whole_rows = scheme->strategy == Strategy::tensor || scheme->strategy == Strategy::channel;
+    return ScaleBlock{scheme->strategy == Strategy::tensor ? shape[0] : scheme->block_rows,
+                      whole_rows ? shape[1] : scheme->block_cols};
+  }
+
  private:
   // The scheme that names the module comes before one whose pattern fits, and both before one of its class.
   const Scheme* scheme_of(const std::string& module) const {

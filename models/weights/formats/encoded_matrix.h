@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -10,6 +11,11 @@
 #include "models/weights/safetensors.h"
 
 namespace nodewright {
+
+// How many rows and columns of a matrix share a scale.
+struct ScaleBlock {
+  int64_t rows, cols;
+};
 
 // Immutable: several threads may decode rows of one matrix.
 class EncodedMatrix {
@@ -24,6 +30,12 @@ class EncodedMatrix {
 
   // As few rows as one decode() of them costs little more a row than one of all.
   virtual int64_t rows_at_once() const { return 1; }
+
+  // Where the codes are e4m3, byte by byte as stored().front() has them, each times the scale of its block: that block.
+  // Empty: the matrix is of another kind.
+  virtual std::optional<ScaleBlock> fp8_block() const { return {}; }
+  // The scales of those blocks, of rows [first, end) of them: [end - first, blocks of a row].
+  virtual std::vector<float> fp8_scales(int64_t /*first*/, int64_t /*end*/) const { return {}; }
 
   // "int4, groups of 128".
   const std::string& format() const { return format_; }
@@ -43,6 +55,17 @@ class EncodedMatrix {
  private:
   std::string format_;
   std::vector<const TensorInfo*> stored_;
+};
+
+// A matrix in FP8 whose values are drawn (models/weights/drawn_weights.h).
+class DrawnFp8Matrix : public EncodedMatrix {
+ public:
+  explicit DrawnFp8Matrix(const ScaleBlock& block) : EncodedMatrix("fp8, drawn", {}), block_(block) {}
+  void decode(int64_t, int64_t, std::span<float>) const override {}
+  std::optional<ScaleBlock> fp8_block() const override { return block_; }
+
+ private:
+  ScaleBlock block_;
 };
 
 }  // namespace nodewright

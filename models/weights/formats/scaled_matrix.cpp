@@ -62,6 +62,12 @@ class ScaledMatrix : public EncodedMatrix {
     }
   }
 
+  std::optional<ScaleBlock> fp8_block() const override {
+    if (p_.kind != CodeKind::e4m3 || p_.zeros != nullptr || p_.groups != nullptr) return {};
+    return ScaleBlock{p_.block_rows, p_.block_cols};
+  }
+  std::vector<float> fp8_scales(int64_t first, int64_t end) const override { return scales_of(first, end); }
+
  private:
   void check_shape() const {
     int64_t shape[2] = {};

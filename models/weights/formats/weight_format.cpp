@@ -70,6 +70,10 @@ std::unique_ptr<WeightFormat> declared_in(const ConfigFields& config) {
 
 }  // namespace
 
+std::optional<ScaleBlock> WeightFormat::drawn_fp8_block(const std::string&, const std::vector<int64_t>&) const {
+  return {};
+}
+
 bool WeightFormat::is_spare(const TensorInfo& tensor, const Checkpoint&) const {
   constexpr std::string_view kSpare[] = {".input_scale",  ".input_zero_point",  ".input_global_scale",
                                          ".input_g_idx",  ".activation_scale",  ".activation_scale_inv",

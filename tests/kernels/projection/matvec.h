@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <numeric>
 #include <vector>
 
@@ -33,15 +34,21 @@ struct MatvecFamily {
   float scale = 1, cap = 0;    // of what leaves: Granite's residual and logits, Gemma-2's logits
 };
 
+// With the constants of the format, where weights are not in bf16.
+inline std::vector<Constant> with_format(const WeightLayout& weights, std::vector<Constant> constants) {
+  return weights.is_fp8() ? constants_of(weights.constants(), std::move(constants)) : constants;
+}
+
 // As the model specialises them (models/lowering/decoder_kernels.cpp); no kernel minds a constant that it does not use.
 inline KernelRequest matvec_request(const char* kernel, const MatvecShape& s, const MatvecFamily& family = {}) {
-  return {kernel, constants_of(s.constants(), {{"kNorm", static_cast<int64_t>(family.norm)},
-                                               {"kPostNorm", family.post_norm ? 1 : 0},
-                                               {"kBias", family.biases ? 1 : 0},
-                                               factor_constant("kScale", family.scale),
-                                               cap_constant("kCap", family.cap),
-                                               {"kGated", s.unit == 2 ? 1 : 0},
-                                               {"kActivation", static_cast<int64_t>(family.activation)}})};
+  return {kernel, with_format(s.weights,
+                              constants_of(s.constants(), {{"kNorm", static_cast<int64_t>(family.norm)},
+                                                           {"kPostNorm", family.post_norm ? 1 : 0},
+                                                           {"kBias", family.biases ? 1 : 0},
+                                                           factor_constant("kScale", family.scale),
+                                                           cap_constant("kCap", family.cap),
+                                                           {"kGated", s.unit == 2 ? 1 : 0},
+                                                           {"kActivation", static_cast<int64_t>(family.activation)}}))};
 }
 
 inline int64_t ring_of(const TileShape& s) {
@@ -64,20 +71,22 @@ inline LaunchShape launch_of(const TileShape& s, int64_t sm_count, unsigned bloc
 
 inline KernelRequest matvec_request(const char* kernel, const TileShape& s, const MatvecFamily& family = {}) {
   return {"tile_" + std::string(kernel),
-          constants_of(s.constants(ring_of(s)), {{"kGained", s.gained ? 1 : 0},
-                                                 {"kLeavesGained", family.leaves_gained ? 1 : 0},
-                                                 {"kNorm", static_cast<int64_t>(family.norm)},
-                                                 {"kPostNorm", family.post_norm ? 1 : 0},
-                                                 factor_constant("kScale", family.scale),
-                                                 cap_constant("kCap", family.cap),
-                                                 {"kBias", family.biases ? 1 : 0},
-                                                 {"kGated", s.unit == 2 ? 1 : 0},
-                                                 {"kActivation", static_cast<int64_t>(family.activation)}})};
+          with_format(s.weights, constants_of(s.constants(ring_of(s)),
+                                              {{"kGained", s.gained ? 1 : 0},
+                                               {"kLeavesGained", family.leaves_gained ? 1 : 0},
+                                               {"kNorm", static_cast<int64_t>(family.norm)},
+                                               {"kPostNorm", family.post_norm ? 1 : 0},
+                                               factor_constant("kScale", family.scale),
+                                               cap_constant("kCap", family.cap),
+                                               {"kBias", family.biases ? 1 : 0},
+                                               {"kGated", s.unit == 2 ? 1 : 0},
+                                               {"kActivation", static_cast<int64_t>(family.activation)}}))};
 }
 
 inline MatvecShape matvec_shape(int64_t rows, int64_t cols, int64_t outputs, int64_t unit) {
   return {rows, cols, (cols + 7) / 8 * 8, outputs, unit};
 }
+inline WeightLayout fp8_layout(bool in_blocks, int64_t unit) { return {WeightCode::fp8, in_blocks, unit}; }
 
 // Compiles what a test will ask for, in parallel, instead of one after the other.
 template <class Shape>
@@ -116,13 +125,44 @@ struct MatvecData {
     for (int64_t k = 0; k < cols; ++k) post_gain.push_back(to_bf16(0.4 + noise(5, count(k))));
     for (int64_t k = 0; k < cols; ++k) shift.push_back(to_bf16(0.5 * noise(3, count(k))));
     for (int64_t n = 0; n < outputs; ++n) bias.push_back(to_bf16(2 * noise(4, count(n))));
-    weight.assign(count(outputs * stride), bf16{0});
     const double size = std::sqrt(3.0 / static_cast<double>(cols));  // dot products of magnitude 1
+    if (shape.weights.is_fp8())
+      draw_fp8(shape.weights, size);
+    else
+      draw_bf16(size);
+  }
+  void draw_bf16(double size) {
+    weight.assign(count(outputs * stride), bf16{0});
     for (int64_t n = 0; n < outputs; ++n)
       for (int64_t k = 0; k < cols; ++k) weight[count(n * stride + k)] = to_bf16(size * noise(2, count(n * cols + k)));
   }
+  // Any code but NaN's, and scales of different magnitude.
+  void draw_fp8(const WeightLayout& layout, double size) {
+    std::vector<uint8_t> bytes(count(layout.bytes(outputs, stride)), 0xff);
+    std::vector<float> scales(count(layout.scales(outputs, stride)));
+    for (size_t i = 0; i < scales.size(); ++i)
+      scales[i] = static_cast<float>(size * (0.004 + 0.003 * noise(6, i)) * (noise(7, i) > 0 ? 1 : 7));
+    std::memcpy(bytes.data() + outputs * stride, scales.data(), 4 * scales.size());
+    fp8_values.assign(count(outputs * stride), 0.0);
+    for (int64_t n = 0; n < outputs; ++n)
+      for (int64_t k = 0; k < stride; ++k) {
+        uint8_t& code = bytes[count(n * stride + k)];
+        code = k < cols ? static_cast<uint8_t>(random_bits(2, count(n * cols + k))) : uint8_t{0};
+        if ((code & 0x7f) == 0x7f) code = 0x80;
+        const int64_t scale =
+            layout.in_blocks ? layout.group_of(n) * layout.scale_stride(stride) + k / WeightLayout::kScaleBlock : n;
+        fp8_values[count(n * stride + k)] = value_of_fp8(code) * static_cast<double>(scales[count(scale)]);
+      }
+    weight.resize(bytes.size() / 2);
+    std::memcpy(weight.data(), bytes.data(), bytes.size());
+  }
   template <class Shape>
   explicit MatvecData(const Shape& shape) : MatvecData(shape, first_numbers(shape.rows)) {}
+
+  double weight_value(int64_t n, int64_t k) const {
+    const size_t at = count(n * stride + k);
+    return fp8_values.empty() ? value_of(weight[at]) : fp8_values[at];
+  }
 
   static std::vector<uint64_t> first_numbers(int64_t rows) {
     std::vector<uint64_t> numbers(count(rows));
@@ -134,15 +174,16 @@ struct MatvecData {
   int64_t rows, cols, stride, outputs, y_stride;
   float eps = 1e-5f;
   MatvecFamily family;
-  std::vector<float> x;          // [rows, stride], padded with zeros: the input of the norms
-  std::vector<bf16> packed_x;    // [rows, stride], padded with NaN: the input of project_add
-  std::vector<float> projected;  // [rows, stride], padded with NaN: what joins x, in a family with post norms
-  std::vector<bf16> gain;        // [cols]
-  std::vector<bf16> post_gain;   // [cols]
-  std::vector<bf16> shift;       // [cols] of a LayerNorm
-  std::vector<bf16> bias;        // [outputs], in a family with biases
-  std::vector<bf16> weight;      // [outputs, stride], padded with zeros
-  std::vector<float> residual;   // [rows, y_stride]
+  std::vector<float> x;            // [rows, stride], padded with zeros: the input of the norms
+  std::vector<bf16> packed_x;      // [rows, stride], padded with NaN: the input of project_add
+  std::vector<float> projected;    // [rows, stride], padded with NaN: what joins x, in a family with post norms
+  std::vector<bf16> gain;          // [cols]
+  std::vector<bf16> post_gain;     // [cols]
+  std::vector<bf16> shift;         // [cols] of a LayerNorm
+  std::vector<bf16> bias;          // [outputs], in a family with biases
+  std::vector<bf16> weight;        // [outputs, stride], padded with zeros; of FP8 the bytes of its layout
+  std::vector<double> fp8_values;  // [outputs, stride] of FP8 weights
+  std::vector<float> residual;     // [rows, y_stride]
 };
 
 // A dot product, and how far a kernel's may be from it.
@@ -163,7 +204,7 @@ template <class Shape>
 Dot dot(const Shape& s, const MatvecData& d, const std::vector<double>& x, int64_t n) {
   double value = 0.0, absolute = 0.0;
   for (int64_t k = 0; k < s.cols; ++k) {
-    const double product = x[d.count(k)] * value_of(d.weight[d.count(n * s.stride + k)]);
+    const double product = x[d.count(k)] * d.weight_value(n, k);
     value += product;
     absolute += std::abs(product);
   }

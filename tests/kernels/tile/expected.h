@@ -1,5 +1,5 @@
-// What the kernels of tiles should give, in double precision, and by how much they may differ: with the norm, the bias
-// and the gate that the data's family has.
+// What the kernels of products should give, in double precision, and by how much they may differ: with the norm, the
+// bias and the gate that the data's family has.
 #pragma once
 
 #include <cmath>
@@ -33,23 +33,28 @@ inline Dot gated(const Dot& gate, const Dot& up) {
 }
 
 // The result for row m's element i, and how far the kernel's may be from it.
-inline Dot expected_of(RunNormProject, const TileShape& s, const MatvecData& d, int64_t m, int64_t i) {
+template <class Shape>
+Dot expected_of(RunNormProject, const Shape& s, const MatvecData& d, int64_t m, int64_t i) {
   return with_bias(d, normed_dot(s, d, normed_row(d, m), i), i);
 }
-inline Dot expected_of(RunNormGateUp, const TileShape& s, const MatvecData& d, int64_t m, int64_t i) {
+template <class Shape>
+Dot expected_of(RunNormGateUp, const Shape& s, const MatvecData& d, int64_t m, int64_t i) {
   const std::vector<double> row = normed_row(d, m);
   const auto product = [&](int64_t n) { return with_bias(d, normed_dot(s, d, row, n), n); };
   return s.unit == 1 ? gated(product(i), {1, 0}) : gated(product(2 * i), product(2 * i + 1));
 }
-inline Dot expected_of(RunProject, const TileShape& s, const MatvecData& d, int64_t m, int64_t i) {
+template <class Shape>
+Dot expected_of(RunProject, const Shape& s, const MatvecData& d, int64_t m, int64_t i) {
   std::vector<double> row;
   for (int64_t k = 0; k < s.cols; ++k) row.push_back(value_of(d.packed_x[d.count(m * d.stride + k)]));
   return with_bias(d, dot(s, d, row, i), i);
 }
-inline Dot expected_of(RunProjectGateUp, const TileShape& s, const MatvecData& d, int64_t m, int64_t i) {
+template <class Shape>
+Dot expected_of(RunProjectGateUp, const Shape& s, const MatvecData& d, int64_t m, int64_t i) {
   return gated(expected_of(RunProject(), s, d, m, 2 * i), expected_of(RunProject(), s, d, m, 2 * i + 1));
 }
-inline Dot expected_of(RunProjectAdd, const TileShape& s, const MatvecData& d, int64_t m, int64_t i) {
+template <class Shape>
+Dot expected_of(RunProjectAdd, const Shape& s, const MatvecData& d, int64_t m, int64_t i) {
   Dot result = expected_of(RunProject(), s, d, m, i);
   result.value += d.residual[d.count(m * d.y_stride + i)];
   result.bound += 0x1p-24 * std::abs(result.value);
@@ -57,8 +62,8 @@ inline Dot expected_of(RunProjectAdd, const TileShape& s, const MatvecData& d, i
 }
 
 // The first live rows are as expected, and nothing else has been stored.
-template <class Run>
-void expect_tiles(const TileShape& shape, const MatvecData& data, const std::vector<typename Run::Element>& y,
+template <class Run, class Shape>
+void expect_tiles(const Shape& shape, const MatvecData& data, const std::vector<typename Run::Element>& y,
                   int64_t n_live) {
   const auto before = Run::initial(data);
   const int64_t elements = shape.outputs / shape.unit;

@@ -1,5 +1,5 @@
 // Tiles past rows of x that stay in registers, for invariant numerics: one order of sums for any number of rows, in
-// groups or not, and for any number of blocks of a cluster that share the columns.
+// groups or not, and for any number of blocks of a cluster that share the columns; in bf16 and in FP8.
 #include <gtest/gtest.h>
 
 #include "tests/kernels/projection/matvec.h"
@@ -10,10 +10,17 @@ namespace {
 constexpr int64_t kMultiprocessors = 22;  // which ranges are dealt to
 constexpr int64_t kRowsOfSteps[] = {2, 8, 32, 33, 100};
 
-TileShape held_shape(int64_t rows, int64_t splits, bool gained) {
-  TileShape shape{rows, 1088, 1088, 300, 1, gained, false, gained, true};
-  shape.tuning.splits = splits;
+struct Case {
+  const char* name;
+  int64_t splits, cols;
+  WeightLayout weights;
+};
+
+TileShape held_shape(int64_t rows, const Case& of, bool gained) {
+  TileShape shape{rows, of.cols, of.cols, 300, 1, gained, false, gained, true};
+  shape.tuning.splits = of.splits;
   shape.meets = true;
+  shape.weights = of.weights;
   return shape;
 }
 
@@ -50,10 +57,11 @@ Left added(const TileShape& s, const std::vector<uint64_t>& numbers, int32_t n_l
   return {residual.read(), squares.read(), gained.read()};
 }
 
-class TileOrders : public testing::TestWithParam<int64_t> {
+class TileOrders : public testing::TestWithParam<Case> {
  protected:
   void SetUp() override {
-    if (GetParam() > 1 && !machine().device.properties().has_clusters()) GTEST_SKIP() << "the device has no clusters";
+    if (GetParam().splits > 1 && !machine().device.properties().has_clusters())
+      GTEST_SKIP() << "the device has no clusters";
   }
   // A step of `rows` rows, the last of which do not count, has in row m number 7 m + rows.
   static std::vector<uint64_t> numbers(int64_t rows) {
@@ -114,7 +122,11 @@ TEST_P(TileOrders, GiveGainedRowsTheSameProductsInAnyStep) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Splits, TileOrders, testing::Values(1, 4));
+INSTANTIATE_TEST_SUITE_P(Splits, TileOrders,
+                         testing::Values(Case{"1", 1, 1088, {}}, Case{"4", 4, 1088, {}},
+                                         Case{"1_fp8_rows", 1, 1088, fp8_layout(false, 1)},
+                                         Case{"4_fp8_blocks", 4, 1280, fp8_layout(true, 1)}),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace nodewright::test::tile_orders_test

@@ -1,0 +1,63 @@
+// Weights in FP8 and held rows of x as operands in fp16, on devices that convert a pair of codes in one instruction.
+// Codes are exact in fp16. A warp multiplies its columns of a row of x by a power of two that brings their norm to 2^12
+// to 2^14: elements are exact down to 2^-29 of the norm, and smaller ones lose at most 2^-37 of it.
+#pragma once
+
+#include "kernels_src/product/format/fp8_weights.cuh"
+
+namespace nodewright {
+
+#if defined(__CUDACC_RTC__) && __CUDA_ARCH__ >= 890
+constexpr bool kHasHalves = true;
+
+// Four codes, in two pairs.
+NODEWRIGHT_DEVICE uint2 halves_of_fp8(uint32_t four) {
+  uint2 pairs;
+  asm("{\n\t.reg .b16 p, q;\n\tmov.b32 {p, q}, %2;\n\t"
+      "cvt.rn.f16x2.e4m3x2 %0, p;\n\tcvt.rn.f16x2.e4m3x2 %1, q;\n\t}"
+      : "=r"(pairs.x), "=r"(pairs.y)
+      : "r"(four));
+  return pairs;
+}
+// sums + values * values, of pairs of bf16.
+NODEWRIGHT_DEVICE uint32_t add_squares(uint32_t sums, uint32_t values) {
+  asm("fma.rn.bf16x2 %0, %1, %1, %0;" : "+r"(sums) : "r"(values));
+  return sums;
+}
+// A pair of bf16 times a power of two each.
+NODEWRIGHT_DEVICE uint32_t halves_of_bf16(uint32_t pair, uint32_t factors) {
+  uint32_t halves;
+  asm("{\n\t.reg .b32 p, q, r;\n\tfma.rn.bf16x2 p, %1, %2, %3;\n\t"
+      "shl.b32 q, p, 16;\n\tand.b32 r, p, 0xffff0000;\n\tcvt.rn.f16x2.f32 %0, r, q;\n\t}"
+      : "=r"(halves)
+      : "r"(pair), "r"(factors), "r"(0x80008000u));
+  return halves;
+}
+NODEWRIGHT_DEVICE uint4 halves_of_bf16(uint4 eight, uint32_t factors) {
+  return uint4{halves_of_bf16(eight.x, factors), halves_of_bf16(eight.y, factors), halves_of_bf16(eight.z, factors),
+               halves_of_bf16(eight.w, factors)};
+}
+
+// As of Fp8Weights, in fp16.
+template <int kRows, class Load>
+struct HalvesSpan {
+  uint4 words[kRows / 8];
+  NODEWRIGHT_DEVICE explicit HalvesSpan(const Load& load) {
+    NODEWRIGHT_UNROLL
+    for (int i = 0; i < kRows / 8; ++i) words[i] = load(0, lane_of_warp() / 4 + 8 * i);
+  }
+  NODEWRIGHT_DEVICE uint4 operator()(int s, int row) const {
+    const uint4 w = words[row / 8];
+    const uint2 first = halves_of_fp8(s == 0 ? w.x : w.z), second = halves_of_fp8(s == 0 ? w.y : w.w);
+    return uint4{first.x, first.y, second.x, second.y};
+  }
+};
+#else
+constexpr bool kHasHalves = false;
+NODEWRIGHT_DEVICE uint32_t add_squares(uint32_t sums, uint32_t) { return sums; }
+NODEWRIGHT_DEVICE uint4 halves_of_bf16(uint4 eight, uint32_t) { return eight; }
+template <int kRows, class Load>
+using HalvesSpan = Fp8Weights::Span<kRows, Load>;
+#endif
+
+}  // namespace nodewright
