@@ -99,7 +99,7 @@ Checkpoint Checkpoint::open(const fs::path& folder) {
 Checkpoint Checkpoint::dummy(const fs::path& folder) {
   Checkpoint checkpoint(folder);
   checkpoint.draws_ = true;
-  if (!is_gguf(folder)) checkpoint.format_ = weight_format_of(folder);
+  if (!folder.empty() && !is_gguf(folder)) checkpoint.format_ = weight_format_of(folder);
   return checkpoint;
 }
 

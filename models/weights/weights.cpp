@@ -344,25 +344,24 @@ class Image {
     for (const TensorInfo* stored : tensor.encoded->stored()) used_.insert(stored);
   }
 
-  void add(Source source) {
-    if (kept_) sources_.push_back(std::move(source));
-  }
+  void add(Source source) { (kept_ ? sources_ : of_others_).push_back(std::move(source)); }
 
   // ---- FP8
 
   // Makes the layers' matrices of this name FP8, each with its scales in a source behind it, if that is how the
-  // checkpoint has all of them.
+  // checkpoint has all of them, those of other stages, too: each stage has the kernels of the whole network.
   WeightLayout keep_fp8(const std::string& part, int64_t unit) {
     const auto is_of_part = [&](const Source& source) {
       return source.name.starts_with('l') && source.name.ends_with("." + part);
     };
     std::optional<WeightLayout> layout;
-    for (const Source& source : sources_) {
-      if (!is_of_part(source)) continue;
-      const std::optional<WeightLayout> own = fp8_layout(source, unit);
-      if (!own || (layout && *layout != *own)) return {};
-      layout = own;
-    }
+    for (const auto* sources : {&sources_, &of_others_})
+      for (const Source& source : *sources) {
+        if (!is_of_part(source)) continue;
+        const std::optional<WeightLayout> own = fp8_layout(source, unit);
+        if (!own || (layout && *layout != *own)) return {};
+        layout = own;
+      }
     if (!layout) return {};
     std::vector<Source> all;
     for (Source& source : sources_) {
@@ -454,6 +453,7 @@ class Image {
   std::vector<Source> sources_;
   std::set<const TensorInfo*> used_;  // also by other stages
   bool kept_ = true;                  // what add() is given
+  std::vector<Source> of_others_;     // what is not kept: of layers of other stages
   WeightLayouts layouts_;
   uint64_t bytes_ = 0;
   uint64_t expert_bytes_ = 0;  // of all experts' sources

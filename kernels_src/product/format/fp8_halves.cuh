@@ -1,6 +1,6 @@
 // Weights in FP8 and held rows of x as operands in fp16, on devices that convert a pair of codes in one instruction.
-// Codes are exact in fp16. A warp multiplies its columns of a row of x by a power of two that brings the largest of
-// them near fp16's largest: smaller ones are exact, too, down to 2^-29 of that, and lose at most 2^-40 of it.
+// Codes are exact in fp16. A warp multiplies its columns of a row of x by a power of two that brings their norm to 2^12
+// to 2^14: elements are exact down to 2^-29 of the norm, and smaller ones lose at most 2^-37 of it.
 #pragma once
 
 #include "kernels_src/product/format/fp8_weights.cuh"

@@ -46,8 +46,8 @@ struct HeldRows {
   NODEWRIGHT_DEVICE uint4 fragment(const unsigned char*, int, int span, int s, int n) const { return held[span][s][n]; }
 
  private:
-  // Makes row g of a tile a row of fp16, times a power of two by which its norm is at most 2^14: its sum of squares, in
-  // bf16, is no less than the square of its largest element.
+  // Makes row g of a tile a row of fp16, times a power of two that brings the norm of the warp's columns to 2^12 to
+  // 2^14.
   NODEWRIGHT_DEVICE void halve(int n) {
     uint32_t squares[4] = {};
     NODEWRIGHT_UNROLL_ON_DEVICE

@@ -36,7 +36,7 @@ TEST_P(Fp8Options, GiveTheLogitsOfBf16WithAnAdapter) {
   for (const int64_t bucket : {1, 4, 8, 24, 40, 72}) {
     const std::vector<Logits> fp8 = logits(checkpoint_.in_fp8(), bucket, true);
     EXPECT_LE(relative_error(fp8, logits(checkpoint_.in_bf16(), bucket, true)), 0.01) << bucket << " rows";
-    EXPECT_GT(relative_error(fp8, logits(checkpoint_.in_fp8(), bucket, false)), 0.1) << bucket << " rows";
+    EXPECT_GT(relative_error(fp8, logits(checkpoint_.in_fp8(), bucket, false)), 0.03) << bucket << " rows";
   }
 }
 
@@ -76,16 +76,22 @@ TEST_P(Fp8Options, ServeTheSameTokensWithGuesses) {
 class Fp8Parts : public Fp8Options {};
 
 TEST_P(Fp8Parts, HaveTheBitsOfOneDeviceInStages) {
-  for (const int64_t rows : {1, 8, 40}) {
-    std::vector<Logits> first;
-    for (const int count : {1, 2}) {
-      LoadedStages loaded(checkpoint_.in_fp8(), count, test_device());
-      for (const DecoderModel& model : loaded.models) EXPECT_TRUE(model.config().layouts.down.is_fp8());
-      const std::vector<Logits> all = StagesDecoder(loaded, rows).forced(prompt_, continuation_, true);
-      if (count == 1) first = all;
-      EXPECT_TRUE(same_bits(all, first)) << rows << " rows";
+  // The last layer has a matrix in bf16, so that the first one's is dequantized.
+  const Fp8Checkpoint mixed(GetParam(), "model.layers.1.mlp.down_proj");
+  for (const bool is_mixed : {false, true})
+    for (const int64_t rows : {1, 8, 40}) {
+      std::vector<Logits> first;
+      for (const int count : {1, 2}) {
+        LoadedStages loaded((is_mixed ? mixed : checkpoint_).in_fp8(), count, test_device());
+        for (const DecoderModel& model : loaded.models) {
+          EXPECT_TRUE(model.config().layouts.out.is_fp8());
+          EXPECT_NE(model.config().layouts.down.is_fp8(), is_mixed);
+        }
+        const std::vector<Logits> all = StagesDecoder(loaded, rows).forced(prompt_, continuation_, true);
+        if (count == 1) first = all;
+        EXPECT_TRUE(same_bits(all, first)) << rows << " rows";
+      }
     }
-  }
 }
 
 // A team has the weights in bf16: they are the same numbers.
