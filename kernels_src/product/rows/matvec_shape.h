@@ -66,7 +66,7 @@ struct MatvecShape {
     return best;
   }
 
-  // Of a thread: words of 16 bytes of a row of W, and chunks of 8 columns in these.
+  // Words of 16 bytes that a thread has of a row of W, and chunks of 8 columns in these.
   constexpr int64_t words_of(int64_t of_threads) const { return (row_bytes() / 16 + of_threads - 1) / of_threads; }
   constexpr int64_t chunks_of(int64_t of_threads) const { return words_of(of_threads) * weights.word_columns() / 8; }
   constexpr int64_t row_bytes() const { return stride * weights.element_bytes(); }

@@ -61,7 +61,7 @@ struct HeldRows {
     for (int i = 0; i < 4; ++i) sum += low_bf16(squares[i]) + high_bf16(squares[i]);
     sum += __shfl_xor_sync(0xffffffffu, sum, 1);  // the lanes that share the row
     sum += __shfl_xor_sync(0xffffffffu, sum, 2);
-    // Of powers of two above the norm and of the factor, as fp32 stores exponents.
+    // Exponents of a power of two above the norm and of the factor, as fp32 stores them.
     const int norm = (static_cast<int>(float_to_bits(sum) >> 23) - 127) / 2 + 128, factor = 127 + 14 - (norm - 127);
     const float inverse = bits_to_float(static_cast<uint32_t>(254 - factor) << 23);
     if constexpr (kTurned) {
