@@ -207,7 +207,9 @@ ordered_json inspect(const InspectOptions& options) {
   if (options.stages > 1) report["stages"] = stages_json(stages);
   if (options.device == "none") return report;
   try {
-    report["device"] = device_json(options.device, stages, *folder.config);
+    ModelConfig loaded = *folder.config;
+    loaded.layouts = folder.summary->layouts;
+    report["device"] = device_json(options.device, stages, loaded);
   } catch (const Error& error) {
     if (options.device != "auto") throw;
     report["no_device"] = error_words(error);

@@ -15,6 +15,8 @@
 #include "cli/output/output_file.h"
 #include "cli/session.h"
 #include "models/config/model_config.h"
+#include "models/weights/checkpoint.h"
+#include "models/weights/weights.h"
 #include "runtime/device_selection.h"
 #include "runtime/error.h"
 
@@ -111,7 +113,11 @@ int tune(const TuneOptions& options) {
 int remove_tuning(const TuneOptions& options) {
   check_model_folder(options.session.model);
   const OpenedDevice opened = open_device(options.session.device);
-  const TuningKey key = tuning_key(*opened.device, read_model_config(options.session.model));
+  ModelConfig config = read_model_config(options.session.model);
+  const Checkpoint checkpoint = options.session.load_format == "dummy" ? Checkpoint::dummy(options.session.model)
+                                                                       : Checkpoint::open(options.session.model);
+  config.layouts = weight_footprint(checkpoint, config, true).layouts;
+  const TuningKey key = tuning_key(*opened.device, config);
   const std::filesystem::path path = tuning_file(key);
   std::error_code failure;
   const bool removed = !path.empty() && std::filesystem::remove(path, failure);

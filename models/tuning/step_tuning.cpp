@@ -216,13 +216,14 @@ std::string model_sizes(const ModelConfig& c) {
   std::string widths = std::to_string(c.has_experts() ? c.experts.intermediate : c.intermediate);
   if (c.has_experts() && c.has_dense())
     widths += fmt::format(", {} of {} layers", c.intermediate, std::ranges::count(c.dense, true));
-  const WeightLayouts& layouts = c.layouts;
-  const bool has_fp8 =
-      layouts.qkv.is_fp8() || layouts.out.is_fp8() || layouts.gate_up.is_fp8() || layouts.down.is_fp8();
+  const WeightLayouts& of = c.layouts;
+  std::string_view format;
+  for (const WeightLayout& layout : {of.qkv, of.out, of.gate_up, of.down})
+    if (layout.is_fp8()) format = layout.in_blocks ? ", fp8 in blocks" : ", fp8";
   return fmt::format("hidden {}, layers {}, heads {} of {} for {}, intermediate {}{}, vocab {}, {} norms{}{}{}",
                      c.hidden, c.all_layers(), c.heads, c.head_dim, c.kv_heads, widths,
                      c.gated ? "" : " without a gate", c.vocab, norm, c.head_norm == HeadNorm::none ? "" : ", of heads",
-                     has_post_norms(network_of(c)) ? ", behind blocks" : "", has_fp8 ? ", fp8" : "");
+                     has_post_norms(network_of(c)) ? ", behind blocks" : "", format);
 }
 
 std::filesystem::path tuning_file(const TuningKey& key) {

@@ -70,6 +70,7 @@ ModelSummary summarize(const Checkpoint& checkpoint, const ModelConfig& config) 
     if (kinds.contains(name)) append(summary.kinds, name, kinds[name]);
   for (const auto& [name, share] : dtypes) append(summary.dtypes, name, share);
   summary.device_bytes = footprint.bytes;
+  summary.layouts = footprint.layouts;
   summary.bytes_per_token = footprint.bytes_per_token;
   const uint64_t of_layer = KvCache::page_bytes(config) / kPageTokens;
   summary.kv_bytes_per_token = static_cast<uint64_t>(config.layers) * of_layer;

@@ -463,7 +463,7 @@ class Image {
 
 WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config, bool keeps_fp8) {
   const Image image(checkpoint, config, keeps_fp8);
-  return {image.tensors(), image.bytes(), image.bytes_per_token()};
+  return {image.tensors(), image.bytes(), image.bytes_per_token(), image.layouts()};
 }
 
 uint64_t DecoderWeights::bytes_of_step(int64_t rows) const {

@@ -53,6 +53,7 @@ struct WeightFootprint {
   std::vector<const TensorInfo*> tensors;  // that it reads, by name; they live as long as the checkpoint
   uint64_t bytes = 0;                      // of device memory
   uint64_t bytes_per_token = 0;            // as DecoderWeights::bytes_per_token()
+  WeightLayouts layouts;                   // as DecoderWeights::layouts()
 };
 // From the headers alone: no tensor is read. Throws Error where config and tensors disagree, as load does.
 WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config, bool keeps_fp8 = false);

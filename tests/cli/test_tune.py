@@ -86,6 +86,18 @@ class Tune(CommandTest):
             self.assertIn("none of your own", self.succeed("doctor", **places))
             self.assertIn("there is no tuning", self.succeed(*on_device("tune", MODEL, "--remove"), **places))
 
+    def test_a_tuning_of_fp8_weights_is_not_that_of_the_same_sizes_in_bf16(self):
+        model = golden_model("formats/ct_fp8_channel")
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = os.path.join(scratch, "cache")
+            shutil.copytree(os.environ.get("NODEWRIGHT_CACHE", scratch), folder, ignore=shutil.ignore_patterns("tuning", "cache"))
+            places = {"NODEWRIGHT_CACHE": folder}
+            self.assertEqual(0, run(*(model if word == MODEL else word for word in WORDS), **places).returncode)
+            [name] = os.listdir(os.path.join(folder, "tuning"))
+            self.assertRegex(self.succeed(*on_device("inspect", model), **places), "(?m)^tuning +.*%s" % name)
+            self.assertRegex(self.succeed(*on_device("tune", model, "--remove"), **places), "removed the tuning for .*, fp8: ")
+            self.assertEqual([], os.listdir(os.path.join(folder, "tuning")))
+
     def test_ctrl_c_and_sigterm_keep_what_is_complete(self):
         for asked, code in ((signal.SIGINT, 130), (signal.SIGTERM, 143)):
             with tempfile.TemporaryDirectory() as folder:
