@@ -226,7 +226,7 @@ std::string text_of(const EvalOptions& options, const Evaluation& found) {
   text += likelihood_text(options.against.string(), found.reference, found.tokens);
   const auto tokens = static_cast<double>(found.tokens);
   return text + fmt::format(
-                    "KL(second || first): {:.6f} nats a token, {:.6f} at most\n"
+                    "KL(against || model): {:.6f} nats a token, {:.6f} at most\n"
                     "the same likeliest token: {:.2f} %\n",
                     found.divergence / tokens, found.most_divergence,
                     100 * static_cast<double>(found.same_likeliest) / tokens);
