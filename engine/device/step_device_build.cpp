@@ -37,7 +37,7 @@ void StepDevice::bind_kernels(const StepSlotsOptions& options) {
     }
   }
   if (has_choices(options)) {
-    std::ranges::move(score_kernel_requests(config(), score_limits_of(device_, *model_, options), device_.properties()),
+    std::ranges::move(score_kernel_requests(kernels_, config(), score_limits_of(device_, *model_, options)),
                       std::back_inserter(requests));
     for (const auto& [bucket, rows] : plans_of(options))
       std::ranges::move(choice_kernel_requests(std::min<int64_t>(rows, limits.sampled()), device_.properties()),

@@ -1,5 +1,6 @@
 // y[m, :] = x[rows[m], :], or x + joining / rms(joining) * post_gain, all in fp32; with kNorm rms_one_plus
-// * (1 + post_gain). Block m: row m; thread t: columns t, t + 256, ...
+// * (1 + post_gain). With kLeavesGained next.gained[m, :] = y[m, :] * next.gain, next.squares[0, m] = the sum of y[m,
+// :] squared. Block m: row m; thread t: columns t, t + 256, ...
 #include "kernels_src/device/numeric.cuh"
 #include "kernels_src/residual/gather_residual.h"
 #include "kernels_src/residual/norm.h"
@@ -29,6 +30,17 @@ NODEWRIGHT_KERNEL(gather_residual, GatherResidual, kGatherResidualThreads) {
       });
       return;
     }
+  }
+  if constexpr (kLeavesGained != 0) {
+    float squares = 0.0f;
+    each(stride, [&](int i) {
+      y[i] = x[i];
+      args.next.gained.data[m * args.stride + i] = to_bf16(x[i] * to_float(args.next.gain.data[i]));
+      squares = fmaf(x[i], x[i], squares);
+    });
+    squares = block_sum(squares, reinterpret_cast<float*>(shared_memory()));
+    if (threadIdx.x == 0) args.next.squares.data[m] = squares;
+    return;
   }
   each(stride, [&](int i) { y[i] = x[i]; });
 }

@@ -3,6 +3,7 @@
 
 #include "kernels_src/args.h"
 #include "kernels_src/launch_shape.h"
+#include "kernels_src/residual/residual.h"
 
 namespace nodewright {
 
@@ -14,11 +15,12 @@ struct GatherResidual {
   Optional<Frozen<bf16>> post_gain = {};  // [cols] of the post norm of the last block (kPostNorm), or empty
   PartialOut<float> y;                    // [rows, stride]
   int64_t stride;
-  float eps;  // added to the mean square
+  float eps;              // added to the mean square
+  ResidualOut next = {};  // with kLeavesGained: y times the gain of the next norm, and its squares in one part
 };
 
-// Constants: kNorm (kernels_src/residual/norm.h), not a LayerNorm where kPostNorm is set; kPostNorm. With it, and where
-// something joins the residual, y = x + norm(joining) * post_gain.
+// Constants: kNorm (kernels_src/residual/norm.h), not a LayerNorm where kPostNorm is set; kPostNorm; kLeavesGained, not
+// with kPostNorm. With kPostNorm, and where something joins the residual, y = x + norm(joining) * post_gain.
 inline constexpr unsigned kGatherResidualThreads = 256;
 constexpr LaunchShape gather_residual_shape(unsigned rows) {
   return {{rows, 1, 1}, {kGatherResidualThreads, 1, 1}, 4 * 32};

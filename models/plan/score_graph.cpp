@@ -1,11 +1,13 @@
 #include "models/plan/score_graph.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <string>
 
 #include "kernels_src/product/rows/matvec_shape.h"
 #include "kernels_src/sampling/logit_row.h"
+#include "models/lowering/cluster_counter.h"
 #include "models/lowering/lowering.h"
 #include "models/network/network.h"
 #include "models/weights/row_stride.h"
@@ -24,44 +26,68 @@ unsigned blocks_of_row(const ScoreLimits& limits, const DeviceProperties& device
                              device.cluster_blocks());
 }
 
+// The head of a step of tiles past held rows, of as many rows as a slice; nothing where the network's steps have none.
+std::optional<KernelChoice> held_head(KernelCache& cache, const ModelConfig& config, const ScoreLimits& limits) {
+  if (!limits.may_hold) return {};
+  const Network network = network_of(config);
+  StepShape step = step_shape(network_form(network), limits.slice_rows, limits.slice_rows, {}, Numerics::invariant);
+  step.beside_adapters = limits.beside_adapters;
+  ClusterCounter counter(cache);
+  const LoweredStep lowered =
+      lower(network, {config, step, cache.device().properties(), std::bind_front(&ClusterCounter::count, &counter)});
+  for (const LoweredRun& run : lowered.last)
+    for (const KernelChoice& kernel : run.kernels)
+      if (kernel.request.name == "tile_norm_project") return kernel;
+  return {};
+}
+
 struct Requests {
   KernelRequest gather, record;
-  std::optional<KernelRequest> logits, norm, cap;
+  std::optional<KernelRequest> norm, cap;
+  std::optional<KernelChoice> logits;
+  bool holds = false;  // the head does
 };
 
-Requests requests_of(const ModelConfig& config, const ScoreLimits& limits, const DeviceProperties& device) {
+Requests requests_of(KernelCache& cache, const ModelConfig& config, const ScoreLimits& limits) {
+  const DeviceProperties& device = cache.device().properties();
   const Constant norm{"kNorm", static_cast<int64_t>(config.norm)};
+  std::optional<KernelChoice> held = held_head(cache, config, limits);
+  const bool holds = held.has_value();
   Requests requests{
-      .gather = {"gather_residual", {norm, {"kPostNorm", has_post_norms(network_of(config)) ? 1 : 0}}},
+      .gather = {"gather_residual",
+                 {norm, {"kPostNorm", has_post_norms(network_of(config)) ? 1 : 0}, {"kLeavesGained", holds ? 1 : 0}}},
       .record = {"record_choice", {{"kBlocksOfRow", blocks_of_row(limits, device)}}},
-      .logits = {},
       .norm = {},
       .cap = {},
+      .logits = std::move(held),
+      .holds = holds,
   };
   std::vector<Constant> of_logits = logit_constants(config);
   of_logits.insert(of_logits.end(), {norm, {"kPostNorm", 0}, {"kBias", 0}});
+  const MatvecShape by_rows = head_shape(config, limits, device);
   if (limits.with_products)
     requests.norm = {"norm_rows", {norm, {"kCols", config.hidden}, {"kPostNorm", 0}}};
-  else
-    requests.logits = {"norm_project", constants_of(head_shape(config, limits, device).constants(), of_logits)};
+  else if (!holds)
+    requests.logits = kernel_choice<NormProject>({"norm_project", constants_of(by_rows.constants(), of_logits)},
+                                                 by_rows.launch_shape(device.sm_count));
   if (limits.with_products && config.logit_cap != 0) requests.cap = {"cap_logits", {of_logits.at(1)}};
   return requests;
 }
 
 }  // namespace
 
-std::vector<KernelRequest> score_kernel_requests(const ModelConfig& config, const ScoreLimits& limits,
-                                                 const DeviceProperties& device) {
-  const Requests requests = requests_of(config, limits, device);
+std::vector<KernelRequest> score_kernel_requests(KernelCache& cache, const ModelConfig& config,
+                                                 const ScoreLimits& limits) {
+  const Requests requests = requests_of(cache, config, limits);
   std::vector<KernelRequest> all = {requests.gather, requests.record,
-                                    limits.with_products ? *requests.norm : *requests.logits};
+                                    limits.with_products ? *requests.norm : requests.logits->request};
   if (requests.cap) all.push_back(*requests.cap);
   return all;
 }
 
 ScoreKernels score_kernels(KernelCache& cache, const ModelConfig& config, const ScoreLimits& limits) {
   const DeviceProperties& device = cache.device().properties();
-  const Requests requests = requests_of(config, limits, device);
+  const Requests requests = requests_of(cache, config, limits);
   const auto rows = static_cast<unsigned>(limits.slice_rows);
   ScoreKernels k{
       .gather = cache.kernel<GatherResidual>(requests.gather, gather_residual_shape(rows)),
@@ -85,8 +111,8 @@ ScoreKernels score_kernels(KernelCache& cache, const ModelConfig& config, const 
                                       .ldy = row_stride(config.head_rows()),
                                       .alpha = config.logit_scale});
   } else {
-    k.logits =
-        cache.kernel<NormProject>(*requests.logits, head_shape(config, limits, device).launch_shape(device.sm_count));
+    k.logits = cache.kernel<NormProject>(requests.logits->request, requests.logits->shape);
+    k.holds = requests.holds;
   }
   return k;
 }
@@ -116,7 +142,9 @@ Plan score_plan(Device& device, const DecoderModel& model, const ScoreKernels& k
             .post_gain = w.layers().back().feed_forward_post_norm,
             .y = s.residual,
             .stride = stride,
-            .eps = config.eps},
+            .eps = config.eps,
+            .next = k.holds ? ResidualOut{.gain = w.final_norm().gain, .gained = s.normed, .squares = s.squares}
+                            : ResidualOut{}},
            {.traffic = Traffic{s.residual.bytes(), s.residual.bytes()}});
   View<float> logits = s.logits;
   if (k.head) {
@@ -137,8 +165,10 @@ Plan score_plan(Device& device, const DecoderModel& model, const ScoreKernels& k
       g.launch("cap", k.cap,
                {.logits = logits, .n_live = in.n_live, .vocab = config.head_rows(), .stride = s.logits_stride});
   } else {
+    ResidualIn from{.x = s.residual, .gain = w.final_norm().gain, .shift = w.final_norm().shift, .eps = config.eps};
+    if (k.holds) from = {.gained = s.normed, .squares = s.squares, .eps = config.eps};
     g.launch("logits", k.logits,
-             {.from = {.x = s.residual, .gain = w.final_norm().gain, .shift = w.final_norm().shift, .eps = config.eps},
+             {.from = from,
               .w = {.weight = w.head().data, .outputs = config.head_rows()},
               .to = {s.logits, s.logits_stride},
               .n_live = in.n_live});

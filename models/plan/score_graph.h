@@ -21,6 +21,7 @@ namespace nodewright {
 struct ScoreKernels {
   Kernel<GatherResidual> gather;
   Kernel<NormProject> logits;  // empty where the head is a product
+  bool holds = false;          // the head is tiles past held rows, which the gathered rows are prepared for
   Kernel<NormRows> norm;       // empty where it is not
   Kernel<CapLogits> cap;       // empty but after a product whose logits are capped
   std::shared_ptr<const MatmulPlan> head;
@@ -28,8 +29,8 @@ struct ScoreKernels {
 };
 
 // What score_kernels will ask the cache for.
-std::vector<KernelRequest> score_kernel_requests(const ModelConfig& config, const ScoreLimits& limits,
-                                                 const DeviceProperties& device);
+std::vector<KernelRequest> score_kernel_requests(KernelCache& cache, const ModelConfig& config,
+                                                 const ScoreLimits& limits);
 
 // Throws Error when a kernel does not compile, with the compiler's words, and where a product is asked for and there is
 // no cuBLASLt.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels_src/product/tiles/tile_shape.h"
 #include "kernels_src/sampling/record_choice.h"
 #include "models/step/network_form.h"
 #include "models/weights/row_stride.h"
@@ -31,8 +32,9 @@ ScoreInputs lay_out_inputs(Arena& arena, int64_t rows) {
 void lay_out_scratch(Arena& arena, ScoreState& s, const ModelConfig& config, bool on_gpu) {
   const auto n = static_cast<uint64_t>(s.rows);
   s.residual = arena.take<float>("score.residual", n * stride_of(config.hidden));
+  if (s.with_products || s.may_hold) s.normed = arena.take<bf16>("score.normed", n * stride_of(config.hidden));
+  if (s.may_hold) s.squares = arena.take<float>("score.squares", static_cast<uint64_t>(TileShape::padded_rows(s.rows)));
   if (s.with_products) {
-    s.normed = arena.take<bf16>("score.normed", n * stride_of(config.hidden));
     if (on_gpu) s.workspace = arena.take<uint8_t>("score.workspace", kProductWorkspaceBytes, "workspace");
   }
   s.logits_stride = static_cast<int64_t>(stride_of(config.head_rows()));
@@ -64,7 +66,7 @@ uint64_t scratch_bytes(const ScoreLimits& limits, const ModelConfig& config, boo
   Arena arena = Arena::measuring();
   ScoreState s;
   s.rows = limits.slice_rows;
-  s.with_products = limits.with_products;
+  s.with_products = limits.with_products, s.may_hold = limits.may_hold;
   lay_out_scratch(arena, s, config, on_gpu);
   return arena.used_bytes();
 }
@@ -76,6 +78,8 @@ ScoreLimits score_limits(const ModelConfig& config, const DecodeLimits& limits, 
   const int64_t from = limits.products_from.value_or(kProductsFromRows);
   score.with_products = limits.numerics == Numerics::fast && from > 0 && network_form(network_of(config)).products &&
                         score.slice_rows >= std::min(from, kProductsFromRows);
+  score.may_hold = step_shape(network_form(network_of(config)), limits, 1).always_holds(config);
+  score.beside_adapters = limits.adapters.any();
   return score;
 }
 
@@ -109,7 +113,7 @@ ScoreSlot::ScoreSlot(Device& device, const ModelConfig& config, const ScoreLimit
 ScoreState ScoreSlot::slice(int64_t index) const {
   ScoreState s;
   s.rows = limits_.slice_rows;
-  s.with_products = limits_.with_products;
+  s.with_products = limits_.with_products, s.may_hold = limits_.may_hold;
   const auto at = static_cast<uint64_t>(index);
   const auto range = [at](const auto& buffer, uint64_t address, uint64_t bytes, const char* kind) {
     return NamedRange{buffer.name(), address + at * bytes, bytes, kind};

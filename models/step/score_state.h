@@ -20,6 +20,8 @@ struct ScoreLimits {
   int64_t step_rows = 1;              // of the largest step
   int64_t slice_rows = kRowsOfSlice;  // at least 2
   bool with_products = false;         // the head is a library's product
+  bool may_hold = false;              // the head is the one of the steps: tiles past held rows, if they have those
+  bool beside_adapters = false;       // of the steps (StepShape)
   int64_t slices() const { return (step_rows + slice_rows - 1) / slice_rows; }
   bool operator==(const ScoreLimits&) const = default;
 };
@@ -43,7 +45,7 @@ struct ScoreInputs {
 // One slice of one slot. What slices share is written anew by each.
 struct ScoreState {
   int64_t rows = 0;
-  bool with_products = false;
+  bool with_products = false, may_hold = false;
   ScoreInputs inputs, host_inputs;
   ChoiceOutputs outputs, host_outputs;  // of a rank of a team those of its part of the vocabulary, tokens from 0
   View<float> log_sum, host_log_sum;    // [slice rows] log(sum(exp(logits))), of a rank likewise
@@ -51,7 +53,8 @@ struct ScoreState {
   NamedRange activations_range;  // of the slot's steps
   View<float> activations;
   View<float> residual;     // [rows, hidden rounded up to 8]
-  View<bf16> normed;        // the same, of products; or empty
+  View<bf16> normed;        // the same, of products, or times the norm's gain, where rows may be held; or empty
+  View<float> squares;      // [1, rows padded as by TileShape] sums of squares, where rows may be held; or empty
   View<float> logits;       // [rows, logits_stride]
   View<uint8_t> workspace;  // of products on a GPU
   int64_t logits_stride = 0;

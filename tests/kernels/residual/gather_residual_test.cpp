@@ -23,6 +23,7 @@ struct GatherCase {
   Norm norm = Norm::rms;
   bool post_norm = false;  // the kernel may add what joins
   bool joins = false;      // and something does
+  bool gained = false;     // what the next norm wants is left, too
   static constexpr int64_t kStepRows = 5;
 
   int64_t stride() const { return (cols + 7) / 8 * 8; }
@@ -53,9 +54,11 @@ struct GatherCase {
     const Guarded<float> from("from", x), y("y", rows.size() * index_of(stride()));
     const Guarded<int64_t> places("places", std::vector<int64_t>{residual(), joins ? joining() : -1});
     const Guarded<int32_t> of_step("rows", rows), live("n_live", std::vector{n_live});
-    const Guarded<bf16> gains("post_gain", gain());
+    const Guarded<bf16> gains("post_gain", gain()), left("gained", y.read().size());
+    const Guarded<float> squares("squares", rows.size());
     const auto kernel = machine().kernels.kernel<GatherResidual>(
-        {"gather_residual", {{"kNorm", static_cast<int64_t>(norm)}, {"kPostNorm", post_norm ? 1 : 0}}},
+        {"gather_residual",
+         {{"kNorm", static_cast<int64_t>(norm)}, {"kPostNorm", post_norm ? 1 : 0}, {"kLeavesGained", gained ? 1 : 0}}},
         gather_residual_shape(static_cast<unsigned>(rows.size())));
     run_node(kernel, {.from = from,
                       .places = places,
@@ -64,8 +67,25 @@ struct GatherCase {
                       .post_gain = post_norm ? gains.weight() : Weight<bf16>{},
                       .y = y,
                       .stride = stride(),
-                      .eps = kEps});
+                      .eps = kEps,
+                      .next = gained ? ResidualOut{.gain = gains.weight(), .gained = left, .squares = squares}
+                                     : ResidualOut{}});
     expect(x, y.read());
+    if (gained) expect_gained(y.read(), left.read(), squares.read());
+  }
+
+  void expect_gained(const std::vector<float>& y, const std::vector<bf16>& left,
+                     const std::vector<float>& squares) const {
+    for (size_t m = 0; m < index_of(n_live); ++m) {
+      double sum = 0;
+      for (size_t i = 0; i < index_of(cols); ++i) {
+        const float value = y[m * index_of(cols) + i];
+        sum += std::pow(static_cast<double>(value), 2);
+        ASSERT_EQ(value_of(left[m * index_of(cols) + i]), value_of(to_bf16(value * value_of(gain()[i]))))
+            << "row " << m << ", element " << i;
+      }
+      ASSERT_NEAR(squares[m], sum, 1e-5 * sum) << "row " << m;
+    }
   }
 
   void expect(const std::vector<float>& x, const std::vector<float>& y) const {
@@ -106,6 +126,10 @@ TEST(GatherResidual, AddsTheNormOfWhatJoins) {
       GatherCase{.cols = cols, .norm = norm, .post_norm = true, .joins = true}.check();
       if (testing::Test::HasFatalFailure()) return;
     }
+}
+
+TEST(GatherResidual, LeavesRowsTimesTheNextGainAndTheirSquares) {
+  for (const int64_t cols : {8, 256, 2048}) GatherCase{.cols = cols, .n_live = 2, .gained = true}.check();
 }
 
 TEST(GatherResidual, StoresNoRowPastTheLiveOnes) {
