@@ -12,7 +12,7 @@ struct NormProject {
   ResidualIn from;  // and its norm
   WeightIn w;
   RowsOut<float> to;
-  // [rows, blocks] the largest of each block's outputs, no token if one is NaN; of one row or in tiles, or empty
+  // [rows, parts] the largest of each part of the outputs, no token if one is NaN; of one row or in tiles, or empty
   Optional<PartialOut<ScoredToken>> best = {};
   In<int32_t> n_live;  // [1] rows that count; not read at bucket 1
 

@@ -79,8 +79,8 @@ void settle_residual(Residual& residual, View<float> x) {
   if (std::holds_alternative<DeferredResidual>(residual)) residual = PlainResidual{x};
 }
 
-ResidualOut leave_gained(Residual& residual, const DecodeState& s, Weight<WeightElement> gain, uint64_t blocks) {
-  const GainedResidual left{s.gained, s.squares.subview(0, blocks * count_of(TileShape::padded_rows(s.rows)))};
+ResidualOut leave_gained(Residual& residual, const DecodeState& s, Weight<WeightElement> gain, uint64_t parts) {
+  const GainedResidual left{s.gained, s.squares.subview(0, parts * count_of(TileShape::padded_rows(s.rows)))};
   residual = left;
   return {gain, left.gained, left.squares};
 }

@@ -64,7 +64,7 @@ struct PlainResidual {
 };
 struct GainedResidual {
   View<bf16> gained;    // [rows, hidden] the residual times the gain of the next norm
-  View<float> squares;  // [blocks of the kernel before, rows rounded up to 8] sums of squares of each block's columns
+  View<float> squares;  // [parts, padded rows (TileShape)] sums of squares of each part of the columns
 };
 struct DeferredResidual {
   View<float> x;                    // the residual before the block
@@ -134,7 +134,7 @@ View<float> other_residual(const Residual& residual, const DecodeState& s);
 void settle_residual(Residual& residual, View<float> x);
 // The argument block of a kernel of `blocks` blocks that leaves the residual gained, for the norm with this gain. Sets
 // `residual` to that form.
-ResidualOut leave_gained(Residual& residual, const DecodeState& s, Weight<WeightElement> gain, uint64_t blocks);
+ResidualOut leave_gained(Residual& residual, const DecodeState& s, Weight<WeightElement> gain, uint64_t parts);
 
 // The argument block of kernels that add a row's adapter to the layer's matrix `part`.
 AdapterIn adapter_in(const RowAdapters& adapters, const DecodeState& s, Part part);

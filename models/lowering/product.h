@@ -116,10 +116,10 @@ struct SumTo {
 inline SumTo sum_to(const ProductSpec& spec, ResidualForm form) {
   return {spec.product, spec.post_norm ? std::optional(spec.post_norm->part) : std::nullopt, form};
 }
-// Fills the block of the results of a kernel of `blocks` blocks: AddTo or SumOut, or RowsOut before a post norm. Sets
-// p.residual to the form in which the kernel leaves it.
+// Fills the block of the results of a kernel that leaves squares in `parts`: AddTo or SumOut, or RowsOut before a post
+// norm. Sets p.residual to the form in which the kernel leaves it.
 template <class To>
-void fill_sum(To& to, const SumTo& of, uint64_t blocks, const ProductPlace& p) {
+void fill_sum(To& to, const SumTo& of, uint64_t parts, const ProductPlace& p) {
   const DecodeState& s = p.step.s;
   const int64_t stride = row_stride(p.step.config.hidden);
   if constexpr (std::is_same_v<To, RowsOut<float>>)
@@ -137,7 +137,7 @@ void fill_sum(To& to, const SumTo& of, uint64_t blocks, const ProductPlace& p) {
   }
   if constexpr (requires { to.next; })
     if (of.form == ResidualForm::gained)
-      to.next = leave_gained(p.residual, s, p.weights.gain_after(of.product.part), blocks);
+      to.next = leave_gained(p.residual, s, p.weights.gain_after(of.product.part), parts);
 }
 
 // The last kernel of a run takes a deferred residual, the first any other.

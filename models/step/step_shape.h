@@ -18,7 +18,8 @@ namespace nodewright {
 // invariant: one order on a device, whatever the size of the step and however a prompt is cut, at some cost in speed.
 enum class Numerics : uint8_t { fast, invariant };
 
-// Rows of tiles that stay in registers where all products of a step are tiles past gained rows.
+// Rows of tiles that stay in registers where all products of a step are tiles past gained rows
+// (bench/results/2026-11-28-h200-held-from-9.txt).
 inline constexpr int64_t kHeldFromRows = 9, kGateUpHeldFromRows = 5;
 
 // How many steps one launch of a decode plan runs, one after the other on the device. Rows that have ended leave it.
@@ -76,7 +77,7 @@ struct StepShape {
     return numerics == Numerics::invariant && network.gained && config.hidden % 8 == 0 && !config.shard.is_part();
   }
   // Whether kernels that complete the residual may leave it times the next norm's gain, where all projections of the
-  // step are in tiles: of 8 or 16 rows, whose lanes share a warp evenly. Up to 4 rows every block reads few of them:
+  // step are in tiles: always with invariant numerics, else from 5 rows on. Up to 4 rows every block reads few of them:
   // 0.812 ms instead of 0.801 at 4, 0.863 instead of 0.867 at 8, 1.053 instead of 1.088 at 16 (Llama-3.2-1B, 1024 keys;
   // bench/results/2026-11-23-h200-gained-rows.txt). Held tiles of FP8 pay from 3 rows on.
   bool may_leave_gained(const ModelConfig& config) const {

@@ -25,6 +25,9 @@ std::vector<RecordedStep> steps_on_hopper() {
     for (const int64_t rows : kRecordedRows) steps.push_back({kH100, model, rows, Numerics::invariant});
   for (const NamedModel& model : models_in_fp8())
     for (const int64_t rows : kRecordedRows) steps.push_back({kH100, model, rows});
+  for (const NamedModel& model : {NamedModel{"Llama-3.2-1B", llama_1b()}, {"Qwen3-4B", qwen3_4b()}})
+    for (const Numerics numerics : {Numerics::fast, Numerics::invariant}) steps.push_back({kH100, model, 16, numerics});
+  steps.push_back({kH100, {"Gemma 3 1B", gemma3_1b()}, 64, Numerics::invariant});
   return steps;
 }
 

@@ -1,6 +1,6 @@
 // Rows of x that the kernel before has multiplied by the norm's gain and rounded to bf16
 // (kernels_src/projection/project_add.h), as product/tiles/tile_stream.cuh wants them. They come to shared memory as
-// they are; the sums of squares that come beside them, a part of every block that left some, make the rows' scales:
+// they are; the sums of squares that come beside them, in parts, make the rows' scales:
 // norm(x) . w = (x * gain) . w / rms(x).
 //
 // Constants: those of product/tiles/tile_stream.cuh.
