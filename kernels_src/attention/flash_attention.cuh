@@ -9,7 +9,7 @@
 //
 // With kParts the order of sums follows from the row's length alone: its chunks are dealt to kParts parts that lie
 // together. The parts of a section, kPartsOfSection, are folded one into the other, and sections meet as splits of a
-// cluster do. A block has all sections, each of them a warp's, or a section alone, with a warp for each part.
+// cluster do. A block has several sections, each of them a warp's, or a section alone, with a warp for each part.
 //
 // Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing, kInCluster,
 // kParts (0: none).
@@ -40,11 +40,11 @@ constexpr int kGroups = 2 * kDepth / kTogether;
 constexpr int kValuesBehindKeys = static_cast<int>(kKvHeads * kPageSize * kPaddedHeadDim);  // elements of a page
 constexpr bool kOrdered = kParts > 0;
 constexpr int kAllParts = kOrdered ? static_cast<int>(kParts) : kSections, kPartsOfSection = kAllParts / kSections;
-constexpr bool kHasSections = kOrdered && kSplits == 1;  // a block: all of them
-constexpr int kPartsOfBlock = kHasSections ? kAllParts : kPartsOfSection, kPartsOfWarp = kPartsOfBlock / kBlockWarps;
-constexpr int kSectionsOfWarp = kHasSections ? kSections / kBlockWarps : 1;
-static_assert(!kOrdered || (kHasSections ? kPartsOfWarp % kPartsOfSection == 0
-                                         : kInCluster != 0 && kSplits == kSections && kPartsOfWarp == 1));
+constexpr int kPartsOfBlock = kSectionsOfBlock * kPartsOfSection, kPartsOfWarp = kPartsOfBlock / kBlockWarps;
+constexpr int kSectionsOfWarp = kHasSections ? kSectionsOfBlock / kBlockWarps : 1;
+static_assert(!kOrdered || ((kSplits == 1 || kInCluster != 0) &&
+                            (kHasSections ? kSections % kSplits == 0 && kPartsOfWarp % kPartsOfSection == 0
+                                          : kSplits == kSections && kPartsOfWarp == 1)));
 constexpr unsigned kBlocksOfAnSm = kDim <= 128 && kWarps <= 4 ? (kHasSections && kDim > 64 ? 2 : 3) : 1;
 constexpr int kMeeting = static_cast<int>(kWarps > kSplits ? kWarps : kSplits);
 static_assert(kPageSize % kChunk == 0, "a chunk lies in one page");
@@ -89,9 +89,11 @@ struct FlashMemory {
   float* weights;  // [kTileHeads][kMeeting]
   int* ticket;
 
-  // The values of a section, kTileHeads heads: a warp's last one lies over its ring, which has been read by then.
+  // The values of a section of the block, kTileHeads heads: a warp's last one lies over its ring, which has been read
+  // by then.
   NODEWRIGHT_DEVICE float* section(int s) const {
     constexpr int kBefore = kSectionsOfWarp - 1;
+    if constexpr (kInCluster != 0) s %= kSectionsOfBlock;
     const int warp = s / kSectionsOfWarp, i = s % kSectionsOfWarp;
     return i == kBefore ? reinterpret_cast<float*>(ring + warp * kDepth * kStage)
                         : received.values + (warp * kBefore + i) * kElements;
@@ -492,6 +494,12 @@ template <class Args>
 NODEWRIGHT_DEVICE void merge_warps(const Args& args, int row, int tile, int split, const Chunks& chunks,
                                    const FlashState& state, const FlashMemory& memory) {
   const int splits = chunks.splits;
+  if constexpr (kHasSections && kInCluster != 0) {
+    __syncthreads();
+    merge_sections_in_cluster(args, row, tile, split, splits, memory.received,
+                              [&](int s) { return memory.section(s); });
+    return;
+  }
   if constexpr (kHasSections) {
     __syncthreads();
     bf16* const y = args.y.data + row * args.y_stride + tile * kElements;

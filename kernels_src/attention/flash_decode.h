@@ -25,7 +25,7 @@ struct FlashDecodeShape {
   int64_t requested = 0;  // chunks that a warp has requested; 0: what shared memory holds
   // The most that the device takes; 1: it has no clusters. Up to as many splits of a row meet in shared memory.
   int64_t cluster_blocks = 1;
-  bool ordered = false;     // one order of sums for any rows and warps and the same ring: splits 1 or kSections
+  bool ordered = false;     // one order of sums for any rows and warps and the same ring; splits divide kSections
   int64_t least_bytes = 0;  // of shared memory that a block takes: blocks would gather on the SMs that are free first
 
   static constexpr bool takes(int64_t head_dim) { return head_dim % 2 == 0 && head_dim <= kMostHeadDim; }
@@ -64,14 +64,19 @@ struct FlashDecodeShape {
   constexpr void spread(int64_t sm_count, int64_t most_bytes) {
     const int64_t blocks = rows * head_tiles() * splits, of_sm = most_bytes + 1024;
     if (has_clusters())
-      least_bytes = warps > 4 ? of_sm / 2 : blocks > sm_count && blocks <= 2 * sm_count ? of_sm / 3 : 0;
+      least_bytes = warps > 4 || (ordered && blocks <= sm_count)  ? of_sm / 2
+                    : blocks > sm_count && blocks <= 2 * sm_count ? of_sm / 3
+                                                                  : 0;
   }
   // FlashMemory (attention/flash_attention.cuh).
   constexpr unsigned shared_bytes() const {
     const int64_t weights = splits > warps ? splits : warps;
-    const int64_t received = in_cluster() ? head_tile() * (head_dim + 2 * splits) + splits
-                             : ordered    ? head_tile() * ((kSections - warps) * head_dim + 2 * kSections)
-                                          : 0;
+    const int64_t sections = kSections / splits,  // of a block, where it has several
+        sent = in_cluster() ? head_tile() * sections * head_dim + kSections : 0;
+    const int64_t received = ordered && splits < kSections
+                                 ? head_tile() * ((sections - warps) * head_dim + 2 * kSections) + sent
+                             : in_cluster() ? head_tile() * (head_dim + 2 * splits) + splits
+                                            : 0;
     const int64_t queries = kMatrixRows * (tile_dim() + 8) * 2, barriers = 8 * warps * 2 * ring();
     const int64_t needed = warps * ring() * stage_bytes() + queries + barriers +
                            4 * (head_tile() * (2 * warps + weights + 2) + received + 4);

@@ -9,19 +9,20 @@
 
 namespace nodewright {
 
-// Sections of a row, with kParts (attention/flash_attention.cuh): as many as splits, where those are blocks.
+// Sections of a row, with kParts (attention/flash_attention.cuh), and whether a block has several.
 constexpr int kSections = 8;
+constexpr bool kHasSections = kParts > 0 && kSplits < kSections;
+constexpr int kSectionsOfBlock = static_cast<int>(kHasSections ? kSections / kSplits : 1);
 
-// What the splits send, in shared memory; with kParts without a cluster what the block's warps leave there, a section
-// each time; otherwise none.
+// What the splits send, in shared memory; before that, where a block has several sections, what its warps leave there,
+// a section each time; otherwise none.
 struct Received {
-  static constexpr int kFrom = kInCluster != 0 ? static_cast<int>(kSplits) : kParts > 0 ? kSections : 0;
-  static constexpr int kValues = kInCluster != 0 ? kElements + kFrom
-                                 : kParts > 0    ? (kSections - static_cast<int>(kWarps)) * kElements
-                                                 : 0;
+  static constexpr int kFrom = kHasSections ? kSections : kInCluster != 0 ? static_cast<int>(kSplits) : 0;
+  static constexpr int kOfWarps = kHasSections ? (kSectionsOfBlock - static_cast<int>(kWarps)) * kElements : 0;
+  static constexpr int kValues = kOfWarps + (kInCluster != 0 ? kSectionsOfBlock * kElements + kFrom : 0);
 
   Merged* found;  // [kFrom][kTileHeads]
-  float* values;  // [splits][share of the elements of a tile]; of sections all but each warp's last
+  float* values;  // of sections all but each warp's last; then [splits or sections][share of the elements of a tile]
   NODEWRIGHT_DEVICE float* end() const { return values + kValues; }
 };
 NODEWRIGHT_DEVICE Received received_at(Merged* memory) {
@@ -64,6 +65,32 @@ NODEWRIGHT_DEVICE void merge_in_cluster(const Args& args, int row, int tile, int
     y[i] = to_bf16(merged_value(received.found + i / kHead, splits,
                                 [&](int s) { return received.values[s * share + i - first]; }));
   }
+}
+
+// The same where each of the blocks has several sections of the `sections` that there are; section(s) are the values of
+// one of its own.
+template <class Args, class Section>
+NODEWRIGHT_DEVICE void merge_sections_in_cluster(const Args& args, int row, int tile, int split, int sections,
+                                                 const Received& received, Section section) {
+  bf16* const y = args.y.data + row * args.y_stride + tile * kElements;
+  const int blocks = (sections + kSectionsOfBlock - 1) / kSectionsOfBlock, share = (kElements + blocks - 1) / blocks,
+            first = split * share, own = split * kSectionsOfBlock, last = min(own + kSectionsOfBlock, sections),
+            found = (last - own) * kTileHeads;
+  float* const values = received.values + Received::kOfWarps;
+  cluster_wait();
+  for (int s = own; s < last; ++s) {
+    for (int i = static_cast<int>(threadIdx.x); i < kElements; i += kThreads)
+      store_to_block(i / share, values + s * share + i % share, section(s)[i]);
+  }
+  for (int i = static_cast<int>(threadIdx.x); i < blocks * found; i += kThreads) {
+    Merged* const from = received.found + own * kTileHeads + i % found;
+    if (i / found != split) store_to_block(i / found, from, *from);
+  }
+  cluster_arrive();
+  cluster_wait();
+  for (int i = first + static_cast<int>(threadIdx.x); i < min(first + share, kElements); i += kThreads)
+    y[i] = to_bf16(
+        merged_value(received.found + i / kHead, sections, [&](int s) { return values[s * share + i - first]; }));
 }
 
 }  // namespace nodewright

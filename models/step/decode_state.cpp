@@ -268,8 +268,7 @@ static FlashDecodeShape ordered_flash_decode_shape(const ModelConfig& config, co
   FlashDecodeShape shape = ordered_shape(config, device);
   shape.rows = step.single_rows(config);
   shape.splits = attention_splits(config, step, device);
-  if (shape.splits == 1 && shape.has_clusters() && shape.rows * shape.head_tiles() <= device.sm_count &&
-      config.head_norm != HeadNorm::width) {  // whose sums the warps of a block share
+  if (shape.splits == 1 && shape.has_clusters() && shape.rows * shape.head_tiles() <= device.sm_count) {
     FlashDecodeShape wide = shape;
     wide.warps = FlashDecodeShape::kSections;
     if (wide.rope_launch_shape().shared_bytes <= device.shared_optin_bytes) shape = wide;
@@ -285,9 +284,13 @@ int64_t attention_splits(const ModelConfig& config, const StepShape& step, const
     const int64_t cells = shape.rows * shape.head_tiles();
     if (step.numerics == Numerics::invariant) {
       constexpr int64_t kSections = FlashDecodeShape::kSections;
-      const bool spreads = device.cluster_blocks() >= kSections && cells * kSections <= 2 * device.sm_count &&
-                           ordered_shape(config, device).warps == FlashDecodeShape::kPartsOfSection;
-      return spreads ? kSections : 1;
+      FlashDecodeShape in_halves = ordered_shape(config, device);
+      in_halves.splits = 2;
+      if (in_halves.warps != FlashDecodeShape::kPartsOfSection) return 1;
+      if (device.cluster_blocks() >= kSections && cells * kSections <= 2 * device.sm_count) return kSections;
+      const bool halves = device.has_clusters() && 2 * cells <= device.sm_count &&
+                          in_halves.rope_launch_shape().shared_bytes <= device.shared_optin_bytes;
+      return halves ? 2 : 1;
     }
     // A cluster starts when all its blocks can, so they leave room to the kernels before and after
     // (docs/attention.md).

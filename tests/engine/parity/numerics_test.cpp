@@ -2,6 +2,12 @@
 // prompt is cut.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "models/lowering/decoder_kernels.h"
+#include "models/network/network.h"
 #include "tests/engine/parity/golden_model.h"
 
 namespace nodewright {
@@ -90,7 +96,27 @@ TEST_P(NumericsOf, InvariantCutARowsKeysAlike) {
     const FlashDecodeShape of = shape(rows);
     EXPECT_TRUE(of.ordered);
     EXPECT_EQ(of.ring(), shape(1).ring()) << rows << " rows";
-    EXPECT_TRUE(of.splits == 1 || of.splits == FlashDecodeShape::kSections) << rows << " rows";
+    EXPECT_EQ(FlashDecodeShape::kSections % of.splits, 0) << rows << " rows";
+  }
+}
+
+// What the bits above are of: a network whose rows no tile could hold would have them from matrix-vector kernels.
+TEST(Numerics, InvariantMultiplyInTilesThatHoldTheirRows) {
+  LoadedModel loaded("llama/one_kv_head");
+  if (!loaded.device.properties().has_clusters()) GTEST_SKIP() << "the device has no clusters";
+  const ModelConfig& config = loaded.model.config();
+  for (const int64_t rows : {1, 8, 40}) {
+    const StepShape step = step_shape(network_form(network_of(config)), rows, rows, std::nullopt, Numerics::invariant);
+    size_t products = 0;
+    for (const KernelRequest& request : decoder_kernel_requests(loaded.kernels, config, step)) {
+      if (request.name.find("project") == std::string::npos && request.name.find("gate_up") == std::string::npos)
+        continue;
+      const auto held = std::ranges::find(request.constants, "kHeld", &Constant::name);
+      ASSERT_NE(held, request.constants.end()) << request.name << " of " << rows << " rows";
+      EXPECT_GT(std::get<int64_t>(held->value.held), 0) << request.name << " of " << rows << " rows";
+      ++products;
+    }
+    EXPECT_GE(products, 4u) << rows << " rows";
   }
 }
 

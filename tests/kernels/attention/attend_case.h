@@ -30,6 +30,7 @@ struct AttendCase {
   bool clusters = false;         // its splits, if they are several, meet in shared memory
   int64_t flash_warps = 4;
   bool ordered = false;  // FlashDecodeShape's
+  int64_t ordered_ring = FlashDecodeShape::kMostRing;
   int64_t table_stride = 16;
   int64_t window = 0;
   double query_size = 6.0;  // scores of standard deviation 2
@@ -52,7 +53,7 @@ struct AttendCase {
             .head_dim = shape.head_dim,
             .splits = shape.splits,
             .warps = flash_warps,
-            .requested = ordered ? FlashDecodeShape::kMostRing : 0,
+            .requested = ordered ? ordered_ring : 0,
             .cluster_blocks = clusters ? machine().device.properties().cluster_blocks() : 1,
             .ordered = ordered};
   }
