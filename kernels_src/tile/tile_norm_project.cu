@@ -1,5 +1,5 @@
 // y[m, n] = sum_k norm(x[m])[k] * W[n, k] + bias[n] on tensor cores, norm(x) rounded to bf16, an RMS norm's before its
-// scale; norm_project of 2 rows and more. Block b: outputs range b, all rows.
+// scale; norm_project in tiles. Blocks: product/tiles/tile_stream.cuh.
 #include "kernels_src/product/tiles/tile_normed_rows.cuh"
 #include "kernels_src/projection/norm_project.h"
 #include "kernels_src/sampling/best_token.cuh"

@@ -142,6 +142,8 @@ std::vector<Constant> with_input(const ProductSpec& spec, InputNorm norm, std::v
   return constants;
 }
 
+static_assert(TileShape::kMostHeldRows == kHeldToRows);
+
 using Choice = std::variant<KernelChoice, std::string>;
 // A kernel of tiles, `tile_<name>`, or why there is none. `keeps_sums`: those of a block stay in its shared memory.
 // `holds`: rows of x stay in registers.
@@ -168,8 +170,9 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
   const bool adapted =
       (always ? at.step.beside_adapters : spec.adapted) && (spec.end == End::gate_up || spec.exchanged);
   asked.weights = product.weights;
-  asked.meets = always || asked.groups() > 1;
-  const bool scaled = product.weights.is_fp8() && asked.meets;  // what scales rows of x takes registers, too
+  asked.meets = !always && asked.groups() > 1;
+  // What scales rows of x takes registers, too.
+  const bool scaled = product.weights.is_fp8() && (always || asked.groups() > 1);
   asked.ends_in_registers = product.bias || adapted || scaled;
   if (spec.end == End::logits && !always) asked.tuning.splits = 1;  // a block has the best of its logits
   if (asked.held && !asked.holds()) return "registers do not hold its rows";
@@ -179,14 +182,16 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
   if (always) {  // for all rows or for none: several groups of rows need the longest ring
     TileShape most = asked;
     most.rows = 2 * TileShape::kMostHeldRows;
-    if (most.ring(at.device.sm_count, at.device.shared_optin_bytes) == 0)
-      return "a block's shared memory does not hold 32 rows";
+    const auto fits = [&] { return most.ring(at.device.sm_count, at.device.shared_optin_bytes) > 0; };
+    // A row's best logit of a range is one block's.
+    asked.meets = most.meets = asked.splits() > 1 && (spec.end == End::logits || !fits());
+    if (!fits()) return "a block's shared memory does not hold 32 rows";
   }
   if (asked.held && !always && spec.end == End::gate_up && asked.splits() > 1 && spec.rows <= kTilesToRows &&
       !product.weights.is_fp8())
     return "with few rows, sums of gate and up that several blocks hold take longer";
   const TileShape shape = asked.fitting(at.device.sm_count, at.device.shared_optin_bytes);
-  if (shape.meets && spec.end == End::gate_up && norm.norms == Norms::none && !product.weights.is_fp8())
+  if (shape.meets && !always && spec.end == End::gate_up && norm.norms == Norms::none && !product.weights.is_fp8())
     return "beside attention a library's product takes less time than sums that meet tile by tile";
   const int64_t ring = shape.ring(at.device.sm_count, at.device.shared_optin_bytes);
   if (ring == 0) return "a block's shared memory does not hold it";
@@ -195,25 +200,26 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
       shape.launch_shape(at.device.sm_count, ring),
       kernel.args_bytes};
 }
-// The parts of a row's squares, or of its best logit, that a kernel of tiles leaves.
+// The parts of a row's squares, or of its best logit, that a kernel of tiles leaves (parts_of_row()).
 uint64_t parts_of(const KernelChoice& tiles) {
   const auto of = [&](std::string_view name) {
     return count_of(std::get<int64_t>(std::ranges::find(tiles.request.constants, name, &Constant::name)->value.held));
   };
-  if (of("kRanges") > 0) return of("kRanges");
-  return of("kHeld") == 2 ? tiles.shape.grid[0] / of("kSplits") : tiles.shape.grid[0];
+  if (of("kHeld") != 2 && of("kRanges") == 0) return tiles.shape.grid[0];
+  return of("kRanges") == 0 ? tiles.shape.grid[0] / of("kSplits")
+                            : of("kRanges") * (of("kHeld") == 2 ? 1 : of("kSplits"));
 }
 // The same, held or not as suits the rows (docs/products.md).
 Choice held_or_tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm, const Wanted& kernel,
                      ResidualForm form, bool keeps_sums = false) {
   const bool always = at.step.always_holds(at.config),
              many = spec.rows > kTilesToRows && (holds_rows(at) || norm.norms == Norms::before);
-  if (always ? at.device.has_clusters() : many) return tiled(at, spec, norm, kernel, keeps_sums, true);
+  if (always && !at.device.has_clusters()) return "blocks that share held rows make no clusters";
+  if (always || many) return tiled(at, spec, norm, kernel, keeps_sums, true);
   if (!at.step.takes_tiles(spec.rows))
     return "not a step of tiles: " + std::to_string(spec.rows) + " rows of " + std::to_string(kTilesFromRows) + " to " +
            std::to_string(kTilesToRows);
-  const bool may_hold =
-      !always && form == ResidualForm::gained && at.device.has_clusters() && !at.config.shard.is_part();
+  const bool may_hold = form == ResidualForm::gained && at.device.has_clusters() && !at.config.shard.is_part();
   const int64_t least = spec.product.weights.is_fp8() ? kTilesFromRows
                         : spec.end == End::gate_up    ? kGateUpHeldFromRows
                                                       : kHeldFromRows;
@@ -347,12 +353,14 @@ LoweringResult in_normed_tiles(const LoweringContext& at, const ProductSpec& spe
   Choice choice = held_or_tiled(at, spec, {Norms::before, Norm::none},
                                 wanted<NormProject>("norm_project", logit_constants(at.config)), form);
   if (auto* why = std::get_if<std::string>(&choice)) return *why;
+  auto& tiles = std::get<KernelChoice>(choice);
+  ProductSpec with_parts = spec;
+  with_parts.parts = parts_of(tiles);
   return LoweredRun{.operations = spec.operations,
-                    .kernels = {norm_rows_choice(at, *spec.norm, form == ResidualForm::deferred),
-                                std::get<KernelChoice>(std::move(choice))},
-                    .emit = emits([norm = *spec.norm, product = spec](const LoadedRun& run, const StepPlace& step,
-                                                                      const StepWeights& weights, Residual& residual,
-                                                                      HeadRows& head) {
+                    .kernels = {norm_rows_choice(at, *spec.norm, form == ResidualForm::deferred), std::move(tiles)},
+                    .emit = emits([norm = *spec.norm, product = with_parts](const LoadedRun& run, const StepPlace& step,
+                                                                            const StepWeights& weights,
+                                                                            Residual& residual, HeadRows& head) {
                       residual = not_gained(residual, step);
                       emit_norm_rows(run.kernel<NormRows>(), step, weights, residual, norm);
                       // Without squares a row's scale is 1 / sqrt(eps).

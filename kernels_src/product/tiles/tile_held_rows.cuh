@@ -169,20 +169,11 @@ NODEWRIGHT_DEVICE void stream_meeting_tiles(TileRing<HeldRows>& ring, const Held
   }
 }
 
-// The same, with sums that are kept until the last tile has been multiplied. before and store are called then, for some
-// outputs of all rows, of each row of x by the same threads for their j-th pair as ever.
+// Ends the block's share of a range whose sums the blocks of the cluster have kept: some outputs of all rows, of each
+// row of x by the same threads for their j-th pair as ever.
 template <class Before, class Store>
-NODEWRIGHT_DEVICE void stream_kept_tiles(TileRing<HeldRows>& ring, const HeldRows& held, float* of_warps,
-                                         SumPair* parts /*[kTokens][pairs]*/, int live, Before before, Store store) {
-  static_assert(!kGrouped || kSplits == 1 || kHeld == 2, "groups of rows have sums that meet tile by tile");
-  const OutputRange range = ring.ranges.now;
-  const int pairs = (range.last - range.first + 1) / 2, rank = cluster_rank();
-  stream_tiles(
-      ring, held, of_warps, [](int, int, int, int) {},
-      [&](int, int n, int m, float first, float second, int) {
-        parts[m * pairs + (n - range.first) / 2] = SumPair{first, second};
-      },
-      [](int) {});
+NODEWRIGHT_DEVICE void finish_kept_sums(OutputRange range, int pairs, int rank, SumPair* parts /*[kTokens][pairs]*/,
+                                        int live, Before before, Store store) {
   cluster_arrive();
   cluster_wait();
   const int first_pair = pairs * rank / static_cast<int>(kSplits),  // of the block's share
@@ -204,8 +195,41 @@ NODEWRIGHT_DEVICE void stream_kept_tiles(TileRing<HeldRows>& ring, const HeldRow
       store(j, n, m, first, second, range.last);
     }
   }
-  cluster_arrive_relaxed();  // before a block's memory goes
+  cluster_arrive_relaxed();  // before a block's memory goes, or takes the sums of its next range
   cluster_wait();
+}
+
+// stream_meeting_tiles with sums that are kept until the last tile of a range has been multiplied. before and store are
+// called then.
+template <class Before, class Store, class RangeEnd>
+NODEWRIGHT_DEVICE void stream_kept_tiles(TileRing<HeldRows>& ring, const HeldRows& held, float* of_warps,
+                                         SumPair* parts /*[kTokens][pairs]*/, int live, Before before, Store store,
+                                         RangeEnd range_end) {
+  const int rank = cluster_rank();
+  if constexpr (kGrouped) {
+    BlockRanges ranges = ring.ranges;
+    const auto pairs = [&] { return (ranges.now.last - ranges.now.first + 1) / 2; };
+    stream_tiles(
+        ring, held, of_warps, [](int, int, int, int) {},
+        [&](int, int n, int m, float first, float second, int) {
+          parts[m * pairs() + (n - ranges.now.first) / 2] = SumPair{first, second};
+        },
+        [&](int number) {
+          finish_kept_sums(ranges.now, pairs(), rank, parts, live, before, store);
+          range_end(number * static_cast<int>(kSplits) + rank);
+          ranges.advance();
+        });
+  } else {
+    const OutputRange range = ring.ranges.now;
+    const int pairs = (range.last - range.first + 1) / 2;
+    stream_tiles(
+        ring, held, of_warps, [](int, int, int, int) {},
+        [&](int, int n, int m, float first, float second, int) {
+          parts[m * pairs + (n - range.first) / 2] = SumPair{first, second};
+        },
+        [](int) {});
+    finish_kept_sums(range, pairs, rank, parts, live, before, store);
+  }
 }
 
 // The whole of a kernel: requests weights, waits, holds `x` [rows, stride] or the block's group of its rows, streams
@@ -223,16 +247,23 @@ NODEWRIGHT_DEVICE void tile_project_held(const WeightIn& w, const bf16* x, int64
   unsigned char* const of_cluster = reinterpret_cast<unsigned char*>(of_warps + 2 * kWarps * kWarpSums);
   Ring ring(w, ranges, shared_memory(), column);
   ring.start();
-  const auto hold = [&] {
+  const auto begin = [&] {
     release_dependents();
     wait_for_inputs();
     live = n_live[0];
-    const bf16* from = x + column;
-    if constexpr (kGrouped) {
-      live -= first_row_of_group(), rows -= first_row_of_group();
-      from += first_row_of_group() * stride;
+  };
+  if constexpr (kGrouped) {
+    begin();
+    live -= first_row_of_group(), rows -= first_row_of_group();
+    x += first_row_of_group() * stride;
+    if (live <= 0) {
+      ring.leave();
+      return;
     }
-    HeldRows held(from, stride, rows);
+  }
+  const auto hold = [&] {
+    if constexpr (!kGrouped) begin();
+    HeldRows held(x + column, stride, rows);
     request();
     held.arrange();
     prepare(prepared);
@@ -242,14 +273,14 @@ NODEWRIGHT_DEVICE void tile_project_held(const WeightIn& w, const bf16* x, int64
     stream_tiles(ring, hold(), of_warps, before, store, range_end);
   } else if constexpr (kHeld != 2) {
     const HeldRows held = hold();
-    stream_kept_tiles(ring, held, of_warps, reinterpret_cast<SumPair*>(of_cluster), live, before, store);
+    stream_kept_tiles(ring, held, of_warps, reinterpret_cast<SumPair*>(of_cluster), live, before, store, range_end);
   } else {
     MeetingSums sums(of_cluster);
     stream_meeting_tiles(ring, hold(), of_warps, sums, before, store, range_end);
   }
 }
 
-// The sums of squares that come beside rows of a kernel before (kLeavesGained), a part of every block that left some:
+// The sums of squares that come beside rows of a kernel before (kLeavesGained), in parts:
 // from.squares, [parts, padded_rows()].
 struct RowScales {
   static constexpr int kBytes = kWarps * kTokens * 4;

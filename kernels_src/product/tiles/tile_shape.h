@@ -1,4 +1,4 @@
-// How a matrix times 2 to 32 rows is laid over the tensor cores: warps share the columns, blocks own contiguous ranges
+// How a matrix times rows is laid over the tensor cores: warps share the columns, blocks own contiguous ranges
 // of outputs. Host only; the kernels of product/tiles/tile_stream.cuh are compiled for its constants.
 #pragma once
 

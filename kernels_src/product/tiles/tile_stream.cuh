@@ -1,5 +1,5 @@
-// A weight matrix streamed once past 8 to 32 rows of x on tensor cores. Included by kernels that end in different
-// epilogues; product/rows/matvec.cuh is the same for one row, with ordinary arithmetic.
+// A weight matrix streamed past up to 32 rows of x, or past groups of 32, on tensor cores. Included by kernels that end
+// in different epilogues; product/rows/matvec.cuh is the same for one row, with ordinary arithmetic.
 //
 // 8 rows of W are the right operand of mma.m16n8k16, 16 rows of x the left one, half of it zero where there are 8. The
 // sum over columns may go in any order that both operands agree on: lane (g, t) holds eight columns of each of two
@@ -53,8 +53,7 @@ constexpr int kSpansAtOnce = static_cast<int>(kTokenTiles == 1 || kHeld != 0 ? k
 static_assert(kRows == 8 || kRows == 16);
 // Operands are in fp16; W is the left one.
 constexpr bool kInHalves = kHeld != 0 && kFormat != 0 && kHasHalves, kTurned = kInHalves && kTiles == 1 && kRows == 16;
-// Parts of a row's squares that are requested in one round trip, a part a block of the kernel before: one of each SM of
-// the cards of today.
+// Parts of a row's squares that are requested in one round trip: at most one of each SM of the cards of today.
 constexpr int kPartsOfSms = 136;
 
 // The first row of the block's group, and the rows of all groups.
@@ -92,7 +91,8 @@ struct BlockRanges {
 
 // Parts of a row's outputs, each ended by one block: ranges, or what a block of a cluster ends of one.
 NODEWRIGHT_DEVICE int parts_of_row() {
-  return static_cast<int>(kGrouped ? kRanges : kHeld == 2 ? gridDim.x / kSplits : gridDim.x);
+  if constexpr (kGrouped) return static_cast<int>(kRanges * (kHeld == 2 ? 1 : kSplits));
+  return static_cast<int>(kHeld == 2 ? gridDim.x / kSplits : gridDim.x);
 }
 // Calls range_end(part) of the block's only range.
 template <class RangeEnd>
@@ -167,6 +167,13 @@ struct TileRing {
       copies.close();
     }
     if constexpr (kScaledBlocks) prefetch_scales();
+  }
+  // After start(), where nothing is multiplied: the block's memory may go when all that was requested is there.
+  NODEWRIGHT_DEVICE void leave() {
+    for (int i = 0; i < kStages && i < total; ++i) {
+      copies.wait(i);
+      copies.close();
+    }
   }
   // The scales of the first groups of rows of the block's first range, and of its last: there when its first weights
   // are.
