@@ -479,6 +479,9 @@ NODEWRIGHT_UNCHECKED inline uint4 load_frozen_16(const void* address) {
   return v;
 }
 NODEWRIGHT_UNCHECKED inline uint4 load_once_16(const void* address) { return load_frozen_16(address); }
+NODEWRIGHT_UNCHECKED inline void load_once_16_where(bool counts, const void* address, uint4& v) {
+  if (counts) v = load_frozen_16(address);
+}
 
 }  // namespace nodewright
 

@@ -185,6 +185,17 @@ NODEWRIGHT_DEVICE uint4 load_once_16(const void* address) {
   return v;
 }
 
+// load_once_16 into `v` where `counts`; otherwise `v` stays as it is, without an instruction.
+NODEWRIGHT_DEVICE void load_once_16_where(bool counts, const void* address, uint4& v) {
+  uint64_t policy;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+  asm volatile(
+      "{\n\t.reg .pred p;\n\tsetp.ne.u32 p, %6, 0;\n\t"
+      "@p ld.global.nc.L1::no_allocate.L2::cache_hint.v4.u32 {%0,%1,%2,%3}, [%4], %5;\n\t}"
+      : "+r"(v.x), "+r"(v.y), "+r"(v.z), "+r"(v.w)
+      : "l"(address), "l"(policy), "r"(static_cast<uint32_t>(counts)));
+}
+
 // Sets the value that decides what the conditional node of `condition` runs. One thread of a launch calls it:
 // concurrent calls are undefined (cuda_device_runtime_api.h).
 NODEWRIGHT_DEVICE void set_condition(const Condition& condition, unsigned value) {

@@ -76,11 +76,18 @@ struct WeightBatch {
   WordScales scales;
 };
 
+// Whether every thread has all its words.
+constexpr bool kAllWords = kChunks * kThreads * 8 == kStride;
 // Word i of the row at `row` (this thread's first element of it), if the row counts.
+NODEWRIGHT_DEVICE const Stored* word_of(const Stored* row, int i) { return row + i * kThreads * (8 * kChunksOfWord); }
+NODEWRIGHT_DEVICE bool has_word(bool counts, int i) { return counts && (kAllWords || word_column(i) < kStride); }
 NODEWRIGHT_DEVICE uint4 load_weight(const Stored* row, bool counts, int i) {
-  constexpr bool kExact = kChunks * kThreads * 8 == kStride;
-  if (!counts || (!kExact && word_column(i) >= kStride)) return uint4{0u, 0u, 0u, 0u};
-  return load_once_16(row + i * kThreads * (8 * kChunksOfWord));
+  return has_word(counts, i) ? load_once_16(word_of(row, i)) : uint4{0u, 0u, 0u, 0u};
+}
+// The same once `word` has been multiplied, into its registers. Of a row that does not count the word stays; nobody
+// reads its sum.
+NODEWRIGHT_DEVICE void reload_weight(uint4& word, const Stored* row, bool counts, int i) {
+  load_once_16_where(has_word(counts, i), word_of(row, i), word);
 }
 
 NODEWRIGHT_DEVICE void request_first_batch(WeightBatch& batch, const Stored* weight, OutputRange range) {
@@ -140,7 +147,8 @@ NODEWRIGHT_DEVICE void stream_weights(const Stored* weight, OutputRange range, W
           NODEWRIGHT_UNROLL
           for (int i = 0; i < kWords; ++i) {
             const uint4 word = batch.w[r][i];
-            batch.w[r][i] = load_weight(next + r * kStride, r < left, i);
+            // With several rows of x it is slower to load only when a word has been multiplied (docs/products.md).
+            if constexpr (kTile > 1) batch.w[r][i] = load_weight(next + r * kStride, r < left, i);
             NODEWRIGHT_UNROLL
             for (int m = 0; m < kTile; ++m) {
               float& s = sums[r * static_cast<int>(kTile) + m];
@@ -153,6 +161,7 @@ NODEWRIGHT_DEVICE void stream_weights(const Stored* weight, OutputRange range, W
               else
                 s = of_word;
             }
+            if constexpr (kTile == 1) reload_weight(batch.w[r][i], next + r * kStride, r < left, i);
           }
         }
       };
