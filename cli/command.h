@@ -24,6 +24,7 @@ void add_eval(CLI::App& app, Action& chosen);
 void add_graph(CLI::App& app, Action& chosen);
 void add_tokenize(CLI::App& app, Action& chosen);
 void add_inspect(CLI::App& app, Action& chosen);
+void add_quantize(CLI::App& app, Action& chosen);
 void add_tune(CLI::App& app, Action& chosen);
 void add_doctor(CLI::App& app, Action& chosen);
 void add_report(CLI::App& app, Action& chosen);

@@ -38,6 +38,7 @@ constexpr int64_t kSequences[] = {1, 8, 64};
 struct InspectOptions {
   std::filesystem::path model;
   std::string device = "auto";
+  std::string quantization = "none";
   int stages = 1;  // devices that the layers are cut over
   bool json = false;
 };
@@ -120,7 +121,7 @@ std::vector<StageSummary> stages_of(const InspectOptions& options, const Inspect
   std::vector<StageSummary> stages;
   for (int64_t i = 0; i < options.stages; ++i) {
     const ModelConfig config = stage_of(*folder.config, i, options.stages);
-    stages.push_back({config, summarize(checkpoint, config)});
+    stages.push_back({config, summarize(checkpoint, config, fp8_matrices(options.quantization))});
   }
   return stages;
 }
@@ -194,7 +195,7 @@ ordered_json inspect(const InspectOptions& options) {
   } catch (const Error& error) {
     if (error.parts().fault == Fault::usage) throw;  // otherwise it lacks files, which are listed below
   }
-  const InspectedFolder folder = inspect_folder(options.model);
+  const InspectedFolder folder = inspect_folder(options.model, fp8_matrices(options.quantization));
   ordered_json report = {
       {"model", options.model.string()}, {"runs", folder.obstacles.empty()}, {"obstacles", obstacles_json(folder)}};
   if (folder.config) report.update(config_json(*folder.config));
@@ -346,6 +347,7 @@ void add_inspect(CLI::App& app, Action& chosen) {
                    "devices that the layers are cut over, each with as much memory as the named one")
       ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();
+  add_quantization_option(*command, options->quantization);
   command->add_flag("--json", options->json, "print everything as JSON, sizes in bytes");
   command->callback([options, &chosen] { chosen = [options] { return inspect_command(*options); }; });
 }

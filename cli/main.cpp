@@ -54,6 +54,7 @@ int main(int argc, char** argv) try {
   cli::add_graph(app, action);
   cli::add_tokenize(app, action);
   cli::add_inspect(app, action);
+  cli::add_quantize(app, action);
   cli::add_bench(app, action);
   cli::add_tune(app, action);
   cli::add_report(app, action);

@@ -54,11 +54,20 @@ std::vector<std::unique_ptr<Collectives>> nccl_of(const SessionOptions& options,
 
 // Kernels read bf16 and FP8: what is stored otherwise takes the memory and the time of bf16.
 void say_format(const DecoderModel& model, const SessionOptions& options) {
-  if (options.quiet || model.stored_as().empty()) return;
-  std::string in_fp8;
-  for (const Part part : {Part::qkv, Part::out, Part::gate_up, Part::down})
+  const bool rounds = fp8_matrices(options.quantization) == Fp8Matrices::rounded;
+  if (options.quiet || (model.stored_as().empty() && !rounds)) return;
+  std::string in_fp8, in_bf16;
+  for (const Part part : {Part::qkv, Part::out, Part::gate_up, Part::down}) {
+    const std::string name = weight_name(model.config(), part);
     if (layout_of(model.config(), part).is_fp8())
-      in_fp8 += (in_fp8.empty() ? "" : ", ") + weight_name(model.config(), part);
+      in_fp8 += (in_fp8.empty() ? "" : ", ") + name;
+    else
+      in_bf16 +=
+          fmt::format(", {} (its {} columns are no multiple of 16)", name, matrix_size(model.config(), part).cols);
+  }
+  if (rounds)
+    return say("nodewright: weights: {} rounded to FP8 with a scale for each row; bf16: embedding, head{} ({})\n",
+               in_fp8, in_bf16, byte_size_text(model.weights().bytes()));
   say("nodewright: weights: {}; {} ({})\n", model.stored_as(),
       in_fp8.empty() ? "dequantized while they load, bf16 on the device"
                      : fmt::format("{} multiplied in FP8, bf16 otherwise", in_fp8),
@@ -74,7 +83,9 @@ std::vector<DecoderModel> load_models(const OpenedDevice& opened, Stream& stream
     bar->show(done, total);
     if (done == total) bar->wipe();
   }};
-  LoadOptions load{.context = options.max_context, .draws_weights = options.load_format == "dummy"};
+  LoadOptions load{.context = options.max_context,
+                   .draws_weights = options.load_format == "dummy",
+                   .rounds_to_fp8 = fp8_matrices(options.quantization) == Fp8Matrices::rounded};
   for (const NamedFolder& one : named_folders("--merge-adapter", options.merged)) load.merged.push_back(one.folder);
   std::vector<DecoderModel> models;
   const auto count = static_cast<int64_t>(opened.more.size()) + 1;
@@ -146,6 +157,7 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
                   "tokens of the longest sequence (default: as needed)")
       ->check(whole_number<uint32_t, 1>);
   add_load_format_option(command, options);
+  add_quantization_option(command, options.quantization);
   command.add_option("--tuning", options.tuning, "what `nodewright tune` wrote: auto, none or a file")
       ->capture_default_str();
   command.add_flag("--trace", options.trace, "print every driver call to stderr");
@@ -202,6 +214,16 @@ void add_load_format_option(CLI::App& command, SessionOptions& options) {
       ->check(CLI::IsMember({"auto", "safetensors", "dummy"}))
       ->capture_default_str();
 }
+
+void add_quantization_option(CLI::App& command, std::string& quantization) {
+  command
+      .add_option("--quantization", quantization,
+                  "fp8: the layers' matrices are rounded to FP8 while they load, with a scale for each row")
+      ->check(CLI::IsMember({"none", "fp8"}))
+      ->capture_default_str();
+}
+
+Fp8Matrices fp8_matrices(const std::string& word) { return word == "fp8" ? Fp8Matrices::rounded : Fp8Matrices::stored; }
 
 void add_mode_option(CLI::App& command, SessionOptions& options) {
   command.add_option("--mode", options.mode, "how a plan is run")
@@ -266,6 +288,7 @@ Session::Session(const SessionOptions& options, OpenedDevice opened, Loading loa
 DecoderModel Session::load_another(const std::filesystem::path& folder) {
   SessionOptions other = options_;
   other.model = folder;
+  other.quantization = "none";
   return std::move(load_models(opened_, stream_, other, Loading::done).front());
 }
 

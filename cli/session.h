@@ -30,7 +30,8 @@ struct SessionOptions {
   int64_t bucket = 1;
   int64_t max_context = 0;  // 0: what the command needs
   std::string load_format = "auto";
-  std::vector<std::string> merged;  // NAME=DIR of adapters that become part of the weights
+  std::string quantization = "none";  // of the weights while they load
+  std::vector<std::string> merged;    // NAME=DIR of adapters that become part of the weights
   LaunchSteps steps;
   std::string tuning = "auto";          // the user's file for device and model if there is one; none; or a file
   bool trace = false;                   // every driver call to stderr
@@ -41,7 +42,7 @@ struct SessionOptions {
   bool quiet = false;            // no progress on stderr: another one of the process shows its own
 };
 
-// --model, --device, --edges, --numerics, --max-context, --load-format, --tuning, --trace.
+// --model, --device, --edges, --numerics, --max-context, --load-format, --quantization, --tuning, --trace.
 void add_session_options(CLI::App& command, SessionOptions& options);
 // --tp and --pp, of the commands that serve with an engine.
 void add_parallel_options(CLI::App& command, SessionOptions& options);
@@ -50,8 +51,11 @@ void add_parallel_options(CLI::App& command, SessionOptions& options);
 int devices_of_model(const SessionOptions& options, int replicas);
 // "--tp 2" or "--pp 2": the option that makes `devices` devices share the model.
 std::string sharing_words(const SessionOptions& options, int devices);
-// --load-format alone.
+// --load-format alone, --quantization alone.
 void add_load_format_option(CLI::App& command, SessionOptions& options);
+void add_quantization_option(CLI::App& command, std::string& quantization);
+// `word`: one that the parser lets through for --quantization.
+Fp8Matrices fp8_matrices(const std::string& word);
 // --mode, of the commands that run a plan in any of the three ways; the others say why not.
 void add_mode_option(CLI::App& command, SessionOptions& options);
 void refuse_mode(CLI::App& command, const std::string& why);
@@ -90,7 +94,7 @@ class Session {
   // For a model whose other ranks are in other processes: how engines made from now on exchange with them. Must outlive
   // them.
   void exchange_by(Collectives& collectives) { places_.front().collectives = &collectives; }
-  // Another checkpoint on device(), loaded as the session's own.
+  // Another checkpoint on device(), loaded as the session's own, but as it is stored.
   DecoderModel load_another(const std::filesystem::path& folder);
   // What --tuning says; null: nothing was measured, or numerics are invariant.
   const std::shared_ptr<const Tuning>& tuning() const { return tuning_.tuning; }

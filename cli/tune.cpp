@@ -116,7 +116,7 @@ int remove_tuning(const TuneOptions& options) {
   ModelConfig config = read_model_config(options.session.model);
   const Checkpoint checkpoint = options.session.load_format == "dummy" ? Checkpoint::dummy(options.session.model)
                                                                        : Checkpoint::open(options.session.model);
-  config.layouts = weight_footprint(checkpoint, config, true).layouts;
+  config.layouts = weight_footprint(checkpoint, config, fp8_matrices(options.session.quantization)).layouts;
   const TuningKey key = tuning_key(*opened.device, config);
   const std::filesystem::path path = tuning_file(key);
   std::error_code failure;
@@ -137,6 +137,7 @@ void add_tune(CLI::App& app, Action& chosen) {
       ->required();
   command->add_option("--device", options->session.device, kDeviceHelp)->capture_default_str();
   add_load_format_option(*command, options->session);
+  add_quantization_option(*command, options->session.quantization);
   CLI::Option* const batch =
       command->add_option("--batch", options->tuner.rows, "rows of a step that decodes, one or more")
           ->capture_default_str();

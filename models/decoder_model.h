@@ -24,6 +24,7 @@ struct LoadOptions {
   int64_t context = 0;  // tokens of the longest sequence that will be decoded, which rotations of longrope depend on;
                         // 0: the model's
   bool draws_weights = false;                      // no tensor is read: values are drawn for the shapes of config.json
+  bool rounds_to_fp8 = false;                      // Fp8Matrices::rounded, of what is merged, too
   Shard shard = {};                                // what of it is loaded: config() is the part's
   Stage stage = {};                                // its index and count; the layers follow from them
   std::vector<std::filesystem::path> merged = {};  // folders of LoRA adapters that become part of the weights
@@ -70,7 +71,7 @@ class DecoderModel {
   bool is_on_device() const { return weights_.bytes() > 0; }
 
   const ModelConfig& config() const { return config_; }
-  // The format that its matrices are stored in, for people: "fp8, blocks of 128 x 128". They are bf16 on the device.
+  // The format that its matrices are stored in, for people: "fp8, blocks of 128 x 128".
   // Empty where they are stored element by element.
   const std::string& stored_as() const { return stored_as_; }
   const DecoderWeights& weights() const { return weights_; }
@@ -95,6 +96,7 @@ class DecoderModel {
   Device* device_;
   std::filesystem::path folder_;
   bool draws_weights_ = false;
+  Fp8Matrices fp8_ = Fp8Matrices::stored;
   ModelConfig config_;
   std::string stored_as_;
   DecoderWeights weights_;

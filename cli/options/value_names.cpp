@@ -57,7 +57,8 @@ const std::map<std::string, const char*> kValueNames = {{"--model", "DIR"},
                                                         {"LOG", "FILE"}};
 
 // Where a command means something else by the name.
-const std::map<std::string, const char*> kOfCommands = {{"inspect --device", "auto|none|cuda|cuda:N|cpu"}};
+const std::map<std::string, const char*> kOfCommands = {{"inspect --device", "auto|none|cuda|cuda:N|cpu"},
+                                                        {"quantize --out", "DIR"}};
 
 void name_value(const CLI::App& command, CLI::Option& option) {
   if (option.get_type_size() == 0 || option.get_type_name() != "TEXT") return;

@@ -7,7 +7,6 @@
 
 #include "models/kv_cache.h"
 #include "models/weights/formats/encoded_matrix.h"
-#include "models/weights/weights.h"
 
 namespace nodewright {
 namespace {
@@ -51,8 +50,8 @@ uint64_t filled_bytes(const ModelSummary& summary, const ModelConfig& config, in
 
 }  // namespace
 
-ModelSummary summarize(const Checkpoint& checkpoint, const ModelConfig& config) {
-  const WeightFootprint footprint = weight_footprint(checkpoint, config, true);
+ModelSummary summarize(const Checkpoint& checkpoint, const ModelConfig& config, Fp8Matrices fp8) {
+  const WeightFootprint footprint = weight_footprint(checkpoint, config, fp8);
   ModelSummary summary;
   summary.total.name = "total";
   std::map<std::string_view, TensorShare> kinds;

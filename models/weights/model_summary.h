@@ -9,6 +9,7 @@
 
 #include "models/config/model_config.h"
 #include "models/weights/checkpoint.h"
+#include "models/weights/weights.h"
 
 namespace nodewright {
 
@@ -32,7 +33,7 @@ struct ModelSummary {
 };
 
 // Throws Error where config and tensors disagree, as loading does.
-ModelSummary summarize(const Checkpoint& checkpoint, const ModelConfig& config);
+ModelSummary summarize(const Checkpoint& checkpoint, const ModelConfig& config, Fp8Matrices fp8 = Fp8Matrices::stored);
 
 // What as many sequences of equal length could hold on a device.
 struct ContextFit {

@@ -15,6 +15,7 @@
 #include "models/weights/bf16_conversion.h"
 #include "models/weights/drawn_weights.h"
 #include "models/weights/formats/encoded_matrix.h"
+#include "models/weights/rounding/fp8_rounding.h"
 #include "runtime/error.h"
 #include "runtime/event.h"
 #include "runtime/memory/staging_buffer.h"
@@ -63,6 +64,16 @@ struct ReadTask {
   size_t window;
 };
 
+bool is_rounded(const WeightSource& source, const WeightPart& part) {
+  return source.element != SourceElement::bf16 && part.tensor->encoded == nullptr;
+}
+
+// About as much as is read for a row: a scale is found in the whole row.
+uint64_t read_bytes(const WeightSource& source, const WeightPart& part) {
+  const bool finds_scale = source.element == SourceElement::fp8_scale && is_rounded(source, part);
+  return finds_scale ? static_cast<uint64_t>(part.tensor_cols()) : source.row_bytes();
+}
+
 void append_tasks(const Window& window, size_t index, std::vector<ReadTask>& tasks) {
   for (const Slice& slice : window.slices)
     for (const WeightPart& part : slice.source->parts) {
@@ -72,7 +83,7 @@ void append_tasks(const Window& window, size_t index, std::vector<ReadTask>& tas
       };
       const int64_t end = tensor_row(slice.end);
       const int64_t least = part.tensor->encoded ? part.tensor->encoded->rows_at_once() : 1;
-      const int64_t rows = std::max(static_cast<int64_t>(kTaskBytes / slice.source->row_bytes()), least);
+      const int64_t rows = std::max(static_cast<int64_t>(kTaskBytes / read_bytes(*slice.source, part)), least);
       for (int64_t row = tensor_row(slice.begin); row < end; row += rows)
         tasks.push_back({slice.source, &part, row, std::min(row + rows, end), index});
     }
@@ -89,10 +100,15 @@ void zero_gaps(const Window& window, std::byte* chunk) {
   }
 }
 
-// Rounds a row of the tensor, as floats, with what is added to it.
-void round_with_deltas(const WeightPart& part, int64_t tensor_row, std::span<float> row, WeightElement* to) {
+// Adds what a row of the tensor gets.
+void add_deltas(const WeightPart& part, int64_t tensor_row, std::span<float> row) {
   std::vector<float> sum(row.size());
   for (const WeightDelta& delta : *part.deltas) delta.add_to(tensor_row, row, sum);
+}
+
+// Rounds a row of the tensor, as floats, with what is added to it.
+void round_with_deltas(const WeightPart& part, int64_t tensor_row, std::span<float> row, WeightElement* to) {
+  add_deltas(part, tensor_row, row);
   convert_to_bf16(Dtype::kF32, reinterpret_cast<const std::byte*>(row.data()), to, static_cast<int64_t>(row.size()));
 }
 
@@ -213,6 +229,48 @@ void read_fp8_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin,
   }
 }
 
+// Whole rows of numbers, from their file or drawn: [rows, cols].
+void read_numbers(const TensorInfo& tensor, int64_t first, int64_t rows, int64_t cols, std::span<float> values,
+                  std::vector<std::byte>& scratch) {
+  const uint64_t element_bytes = dtype_bits(tensor.dtype) / 8, count = static_cast<uint64_t>(rows * cols);
+  scratch.resize(count * element_bytes);
+  if (tensor.file != nullptr) {
+    tensor.file->read(tensor.offset + static_cast<uint64_t>(first * cols) * element_bytes, scratch);
+  } else {
+    const DrawnTensor drawn(tensor, cols);
+    const std::span elements(reinterpret_cast<WeightElement*>(scratch.data()), count);
+    for (int64_t row = 0; row < rows; ++row)
+      drawn.row(first + row, elements.subspan(static_cast<size_t>(row * cols), static_cast<size_t>(cols)));
+  }
+  convert_to_floats(tensor.dtype, scratch.data(), values.data(), rows * cols);
+}
+
+// The codes of rows that loading rounds, or their scales.
+void round_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std::vector<std::byte>& scratch) {
+  constexpr int64_t kFloats = 1 << 16;  // 256 KiB, at once
+  const WeightSource& source = *task.source;
+  const WeightPart& part = *task.part;
+  const int64_t cols = part.tensor_cols();
+  const int64_t most =
+      part.from_step == 1 ? std::clamp(kFloats / cols, int64_t{1}, std::max(task.end - task.begin, int64_t{1})) : 1;
+  std::vector<float> values(static_cast<size_t>(most * cols));
+  for (int64_t first = task.begin; first < task.end; first += most) {
+    const int64_t rows = std::min(most, task.end - first), tensor_row = part.from + first * part.from_step;
+    read_numbers(*part.tensor, tensor_row, rows, cols, values, scratch);
+    for (int64_t row = 0; row < rows; ++row) {
+      const auto of_row = std::span(values).subspan(static_cast<size_t>(row * cols), static_cast<size_t>(cols));
+      if (part.deltas != nullptr) add_deltas(part, tensor_row + row, of_row);
+      const float scale = fp8_scale(of_row, *part.tensor, tensor_row + row);
+      std::byte* const to = chunk + (source.offset_of(part.first + (first + row) * part.step) - chunk_begin);
+      if (source.element == SourceElement::fp8_scale)
+        std::memcpy(to, &scale, sizeof scale);
+      else
+        round_to_fp8(of_row.subspan(static_cast<size_t>(part.from_col), static_cast<size_t>(source.cols)), scale,
+                     reinterpret_cast<uint8_t*>(to));
+    }
+  }
+}
+
 void read_fp8_scales(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
   const WeightSource& source = *task.source;
   const WeightPart& part = *task.part;
@@ -262,6 +320,7 @@ void read_parts_of_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_b
 
 // Reads the rows, converts them and puts them in their places. `chunk` stands for the buffer from `chunk_begin` on.
 void read_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std::vector<std::byte>& scratch) {
+  if (is_rounded(*task.source, *task.part)) return round_rows(task, chunk, chunk_begin, scratch);
   if (task.source->element == SourceElement::fp8) return read_fp8_rows(task, chunk, chunk_begin, scratch);
   if (task.source->element == SourceElement::fp8_scale) return read_fp8_scales(task, chunk, chunk_begin);
   if (task.part->tensor->file == nullptr) return draw_rows(task, chunk, chunk_begin);

@@ -31,8 +31,9 @@ struct WeightPart {
   int64_t tensor_cols() const { return tensor->shape.size() < 2 ? 1 : tensor->shape[transposed ? 0 : 1]; }
 };
 
-// What the elements of a WeightSource are: bf16, e4m3 codes as the tensors have them, or the floats that those are
-// multiplied by. A row of scales is that of the block at row `from` and column `from_col` of its part.
+// What the elements of a WeightSource are: bf16, e4m3 codes, or the floats that those are multiplied by. Codes and
+// scales are those of an encoded tensor, whose block at row `from` and column `from_col` of its part a row of scales
+// is; otherwise rows of numbers are rounded to codes, with a scale each.
 enum class SourceElement : uint8_t { bf16, fp8, fp8_scale };
 
 // A weight in the device buffer, under its name, and the tensors that its rows come from.

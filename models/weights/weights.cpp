@@ -43,8 +43,8 @@ uint64_t round_up(uint64_t value, uint64_t multiple) { return (value + multiple 
 // head.
 class Image {
  public:
-  Image(const Checkpoint& checkpoint, const ModelConfig& config, bool keeps_fp8 = false)
-      : checkpoint_(checkpoint), config_(config), names_(config.names) {
+  Image(const Checkpoint& checkpoint, const ModelConfig& config, Fp8Matrices fp8 = Fp8Matrices::none)
+      : checkpoint_(checkpoint), config_(config), names_(config.names), fp8_(fp8) {
     const ModelConfig& c = config;
     // A file saved from the network without its head leaves the prefix out.
     const std::string bare = names_.embedding + ".weight";
@@ -66,12 +66,16 @@ class Image {
     norm("final_norm", prefix, names_.final_norm);
     if (!c.tied) matrix("head", c.hidden, of_vocabulary(names_.head));
     refuse_unused();
-    if (keeps_fp8 && !config.has_experts() && !config.shard.is_part()) {
+    if (fp8 == Fp8Matrices::rounded) check_rounding();
+    if (fp8 != Fp8Matrices::none && !config.has_experts() && !config.shard.is_part()) {
       layouts_.qkv = keep_fp8("qkv", 1);
       layouts_.out = keep_fp8("out", 1);
       layouts_.gate_up = keep_fp8(config.gated ? "gate_up" : "up", config.gated ? 2 : 1);
       layouts_.down = keep_fp8("down", 1);
     }
+    if (fp8 == Fp8Matrices::rounded && layouts_ == WeightLayouts{})
+      refuse_rounding(names_.transposed ? "its matrices are stored with their inputs first"
+                                        : "none of its layers' matrices has a width that is a multiple of 16");
     for (Source& source : sources_) {
       source.offset = bytes_;
       bytes_ += source.bytes();
@@ -348,8 +352,23 @@ class Image {
 
   // ---- FP8
 
-  // Makes the layers' matrices of this name FP8, each with its scales in a source behind it, if that is how the
-  // checkpoint has all of them, those of other stages, too: each stage has the kernels of the whole network.
+  [[noreturn]] void refuse_rounding(std::string why) const {
+    throw Error({.doing = "round the weights to FP8 of",
+                 .object = checkpoint_.folder().string(),
+                 .detail = std::move(why),
+                 .advice = "leave out --quantization fp8",
+                 .fault = Fault::usage});
+  }
+
+  void check_rounding() const {
+    if (checkpoint_.format() != nullptr)
+      refuse_rounding(fmt::format("they are stored as {}", checkpoint_.format()->words()));
+    if (config_.has_experts()) refuse_rounding("it is a mixture of experts, all of whose matrices are bf16");
+    if (config_.shard.is_part()) refuse_rounding("devices of --tp multiply bf16 matrices alone");
+  }
+
+  // Makes the layers' matrices of this name FP8, each with its scales in a source behind it, if all of them are to be
+  // so, those of other stages, too: each stage has the kernels of the whole network.
   WeightLayout keep_fp8(const std::string& part, int64_t unit) {
     const auto is_of_part = [&](const Source& source) {
       return source.name.starts_with('l') && source.name.ends_with("." + part);
@@ -375,15 +394,18 @@ class Image {
   }
 
   // Scales of rows, or of blocks that are groups of the layout's rows.
-  static std::optional<WeightLayout> fp8_layout(const Source& source, int64_t unit) {
+  std::optional<WeightLayout> fp8_layout(const Source& source, int64_t unit) const {
     constexpr int64_t kBlock = WeightLayout::kScaleBlock;
     WeightLayout layout{WeightCode::fp8, false, unit};
     if (source.parts.empty() || source.cols % layout.word_columns() != 0 || source.cols != source.stride) return {};
     for (size_t i = 0; i < source.parts.size(); ++i) {
       const WeightPart& part = source.parts[i];
-      if (part.tensor->encoded == nullptr || part.transposed) return {};
-      const std::optional<ScaleBlock> block = part.tensor->encoded->fp8_block();
-      if (!block) return {};
+      std::optional<ScaleBlock> block;
+      if (part.tensor->encoded != nullptr)
+        block = part.tensor->encoded->fp8_block();
+      else if (fp8_ == Fp8Matrices::rounded)
+        block = {1, part.tensor_cols()};
+      if (!block || part.transposed) return {};
       const bool of_rows = block->cols >= part.tensor_cols(),
                  of_blocks = block->rows == kBlock && block->cols == kBlock;
       if (i == 0) layout.in_blocks = !of_rows;
@@ -450,6 +472,7 @@ class Image {
   const Checkpoint& checkpoint_;
   const ModelConfig& config_;
   TensorNames names_;
+  const Fp8Matrices fp8_;
   std::vector<Source> sources_;
   std::set<const TensorInfo*> used_;  // also by other stages
   bool kept_ = true;                  // what add() is given
@@ -461,8 +484,8 @@ class Image {
 
 }  // namespace
 
-WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config, bool keeps_fp8) {
-  const Image image(checkpoint, config, keeps_fp8);
+WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config, Fp8Matrices fp8) {
+  const Image image(checkpoint, config, fp8);
   return {image.tensors(), image.bytes(), image.bytes_per_token(), image.layouts()};
 }
 
@@ -483,8 +506,8 @@ DecoderWeights DecoderWeights::load(Device& device, Stream& stream, const Checkp
 }
 
 DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& checkpoint, const ModelConfig& config,
-                                             bool keeps_fp8) {
-  const Image image(checkpoint, config, keeps_fp8);
+                                             Fp8Matrices fp8) {
+  const Image image(checkpoint, config, fp8);
   DecoderWeights weights(DeviceBuffer(device, "weights", image.bytes()));
 
   std::map<std::string_view, const Source*> sources;

@@ -48,6 +48,10 @@ struct LayerWeights {
   Weight<WeightElement> feed_forward_post_norm;  // [hidden]
 };
 
+// Which of the layers' matrices are FP8 on the device: none, those that the checkpoint has so in a form that kernels
+// multiply, or all that can be, rounded while they load with a scale for each row.
+enum class Fp8Matrices : uint8_t { none, stored, rounded };
+
 // What DecoderWeights::load would read and put on a device.
 struct WeightFootprint {
   std::vector<const TensorInfo*> tensors;  // that it reads, by name; they live as long as the checkpoint
@@ -55,8 +59,11 @@ struct WeightFootprint {
   uint64_t bytes_per_token = 0;            // as DecoderWeights::bytes_per_token()
   WeightLayouts layouts;                   // as DecoderWeights::layouts()
 };
-// From the headers alone: no tensor is read. Throws Error where config and tensors disagree, as load does.
-WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config, bool keeps_fp8 = false);
+// From the headers alone: no tensor is read. Throws Error where config and tensors disagree, as load does, and (usage)
+// where the matrices are to be rounded of a quantized checkpoint, of a mixture of experts, of a part of a team, or of a
+// network that has none in a shape for FP8.
+WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config,
+                                 Fp8Matrices fp8 = Fp8Matrices::none);
 
 // What DecoderWeights::place would have read, each at its offset in the buffer: which rows of which tensors become
 // which of ours. They live as long as the checkpoint. Throws Error as weight_footprint.
@@ -72,8 +79,8 @@ class DecoderWeights {
 
   struct Places;
   // The first half of load(): every tensor has its place in device memory, and none has been read.
-  // With `keeps_fp8` matrices stay in FP8 that the checkpoint has so, in a form that kernels multiply.
-  static Places place(Device& device, const Checkpoint& checkpoint, const ModelConfig& config, bool keeps_fp8 = false);
+  static Places place(Device& device, const Checkpoint& checkpoint, const ModelConfig& config,
+                      Fp8Matrices fp8 = Fp8Matrices::none);
 
   const WeightMatrix& embedding() const { return embedding_; }   // [vocab, hidden]
   const WeightMatrix& positions() const { return positions_; }   // [max_position, hidden], if they are learned

@@ -18,8 +18,8 @@ inline EngineOptions sleep_options() { return {.max_batch = 3, .buckets = {2, 8}
 // A model, an engine of it, and both asleep or awake.
 struct Sleeper {
   explicit Sleeper(const std::string& name, const EngineOptions& options = sleep_options(),
-                   const std::string& spec = test_device())
-      : loaded(name, spec, Observe::yes),
+                   const std::string& spec = test_device(), const LoadOptions& load = {})
+      : loaded(name, spec, Observe::yes, load),
         engine(loaded.device, loaded.kernels, loaded.model, options),
         sleep(engine, loaded.model) {}
 

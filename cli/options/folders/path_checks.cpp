@@ -33,6 +33,16 @@ std::string why_not_written(const std::string& text) {
   return "";
 }
 
+std::string why_no_new_folder(const std::string& text) {
+  std::error_code unused;
+  const fs::path path = text, plain = path.has_filename() ? path : path.parent_path(),
+                 parent = plain.has_parent_path() ? plain.parent_path() : fs::path(".");
+  if (text.empty()) return "it is empty";
+  if (fs::exists(fs::symlink_status(plain, unused))) return fmt::format("{} exists already", text);
+  if (!fs::is_directory(parent, unused)) return fmt::format("{}: there is no folder {}", text, parent.string());
+  return "";
+}
+
 std::string why_not_read(const std::string& text) {
   std::error_code unused;
   if (text.empty()) return "it is empty";
@@ -60,7 +70,8 @@ constexpr std::array kPathOptions = {
 
 void add_path_checks(CLI::App& app) {
   for (const PathOption& path : kPathOptions)
-    if (CLI::Option* option = app.get_option_no_throw(path.name)) option->check(path.problem);
+    if (CLI::Option* option = app.get_option_no_throw(path.name))
+      option->check(app.get_name() == "quantize" && path.problem == why_not_written ? why_no_new_folder : path.problem);
   for (CLI::App* command : app.get_subcommands({})) add_path_checks(*command);
 }
 

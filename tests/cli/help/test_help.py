@@ -11,8 +11,8 @@ sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import option_words
 from command import DEMO, RUN_TIME, SOURCE, USAGE, CommandTest, golden_model, run
 
-COMMANDS = ("generate", "chat", "run", "serve", "logits", "eval", "graph", "tokenize", "inspect", "bench", "tune", "report", "doctor",
-            "completion", "man")
+COMMANDS = ("generate", "chat", "run", "serve", "logits", "eval", "graph", "tokenize", "inspect", "quantize", "bench", "tune", "report",
+            "doctor", "completion", "man")
 DEVELOPERS = {"--mode", "--edges", "--numerics", "--tuning", "--trace", "--bucket", "--steps-per-launch", "--until-ended"}
 
 

@@ -117,12 +117,12 @@ inline std::vector<GoldenCase> golden_cases_of(const std::string& name) {
 // A golden model, loaded, with what a Decoder needs beside it.
 struct LoadedModel {
   explicit LoadedModel(const std::string& golden, const std::string& spec = test_device(),
-                       Observe observe = Observe::no)
+                       Observe observe = Observe::no, const LoadOptions& options = {})
       : opened(open_device(spec, observe)),
         device(*opened.device),
         stream(device, "decode"),
         kernels(device),
-        model(DecoderModel::load(device, stream, golden_folder(golden))) {}
+        model(DecoderModel::load(device, stream, golden_folder(golden), {}, options)) {}
 
   Decoder decoder(const DecoderOptions& options) { return Decoder(device, kernels, model, options); }
   size_t vocab() const { return static_cast<size_t>(model.config().vocab); }
