@@ -18,7 +18,7 @@ with open(os.path.join(GOLDEN, "eval.json")) as golden_file:
     TEXT = json.load(golden_file)["text"]
 FORMATS = ("fp8-block", "fp8-row", "int4-g128")
 # Nats a token of TEXT between the demo and each copy of it, three times what the CPU driver found.
-MOST_DIVERGENCE = {"fp8-block": 3 * 3.25e-5, "fp8-row": 3 * 4.31e-5, "int4-g128": 3 * 8.35e-4}
+MOST_DIVERGENCE = {"fp8-block": 3 * 3.70e-5, "fp8-row": 3 * 5.36e-5, "int4-g128": 3 * 8.35e-4}
 MATRIX = "model.layers.1.mlp.down_proj.weight"  # [192, 512]
 
 
@@ -39,6 +39,12 @@ def e4m3(code):
     exponent, fraction = code >> 3 & 15, code & 7
     size = math.ldexp(fraction, -9) if exponent == 0 else math.ldexp(8 + fraction, exponent - 10)
     return -size if code & 0x80 else size
+
+
+def next_bf16(value):
+    """The least bf16 that is not below a positive value, as which it is first rounded to fp32."""
+    [bits] = struct.unpack("<I", struct.pack("<f", value))
+    return struct.unpack("<f", struct.pack("<I", -(-bits >> 16) << 16))[0]
 
 
 def as_fp32(value):
@@ -97,7 +103,7 @@ class Quantize(CommandTest):
                     places = [row * cols + col for row in range(i * block_rows, min(rows, (i + 1) * block_rows))
                               for col in range(j * block_cols, min(cols, (j + 1) * block_cols))]
                     scale = scales[i * grid[1] + j]
-                    self.assertEqual(as_fp32(max(abs(weights[at]) for at in places) / 448), scale)
+                    self.assertEqual(next_bf16(max(abs(weights[at]) for at in places) / 448), scale)
                     for at in places[::7]:
                         exact = as_fp32(weights[at] / scale)
                         least = min(abs(value - exact) for value in table)

@@ -48,7 +48,10 @@ float largest_magnitude(std::span<const float> values, const TensorInfo& tensor,
   return std::bit_cast<float>(most);
 }
 
-float fp8_scale(float largest) { return std::max(largest / kLargestFp8, std::numeric_limits<float>::min()); }
+float fp8_scale(float largest) {
+  const float exact = std::max(largest / kLargestFp8, std::numeric_limits<float>::min());
+  return std::bit_cast<float>((std::bit_cast<uint32_t>(exact) + 0xffff) & 0xffff0000u);
+}
 
 void round_to_fp8(std::span<const float> values, float scale, uint8_t* codes) {
   size_t i = 0;

@@ -57,9 +57,13 @@ TEST(Fp8Rounding, MakesTheLargestValueOfARowTheLargestCode) {
   for (const float largest : {1e-35f, 0.1f, 3.0f, 448.0f, 1e30f, std::numeric_limits<float>::max()}) {
     const std::vector<float> row = {largest / 3, -largest, largest / 7};
     EXPECT_EQ(largest_magnitude(row, tensor, 0), largest);
-    const std::vector<uint8_t> codes = codes_of(row, fp8_scale(row, tensor, 0));
+    const float scale = fp8_scale(row, tensor, 0);
+    EXPECT_EQ(scale, static_cast<float>(test::rounded_to_bf16(scale)));
+    EXPECT_GE(scale, largest / 448);
+    EXPECT_LE(scale, largest / 448 * 1.008f);  // bf16 numbers are at most that far apart
+    const std::vector<uint8_t> codes = codes_of(row, scale);
     EXPECT_EQ(codes[1], 0xfe) << largest;
-    EXPECT_EQ(codes[0], nearest_fp8(448.0f / 3)) << largest;
+    EXPECT_EQ(codes[0], nearest_fp8(row[0] / scale)) << largest;
   }
   const float of_zeros = fp8_scale(0);
   EXPECT_TRUE(std::isnormal(of_zeros));
