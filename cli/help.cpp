@@ -102,7 +102,7 @@ const std::map<std::string, std::vector<const char*>> kExamples = {
     {"inspect", {"nodewright inspect M", "nodewright inspect M --device none --json"}},
     {"quantize",
      {"nodewright quantize M --out DIR-fp8 --format fp8-row",
-      "nodewright eval --model DIR-fp8 --against DIR --prompt-file text.txt"}},
+      "nodewright quantize M --out DIR-int4 --format int4-g128"}},
     {"tune", {"nodewright tune M --batch 1 8", "nodewright tune M --remove"}},
     {"report", {"nodewright run M --requests requests.jsonl --log steps.jsonl", "nodewright report steps.jsonl"}},
     {"doctor", {"nodewright doctor"}},

@@ -12,8 +12,9 @@ namespace nodewright {
 // finite.
 float largest_magnitude(std::span<const float> values, const TensorInfo& tensor, int64_t row);
 
-// The scale with which the largest magnitude becomes the largest code: over 448, rounded up to a number that bf16 holds.
-// transformers keeps scales in the model's dtype, and would round them after the codes. A normal number, also of zeros.
+// The scale with which the largest magnitude becomes the largest code: over 448, rounded up to a number that bf16
+// holds. transformers keeps scales in the model's dtype, and would round them after the codes. A normal number, also of
+// zeros.
 float fp8_scale(float largest);
 inline float fp8_scale(std::span<const float> values, const TensorInfo& tensor, int64_t row) {
   return fp8_scale(largest_magnitude(values, tensor, row));
