@@ -40,18 +40,7 @@ NODEWRIGHT_DEVICE uint4 halves_of_bf16(uint4 eight, uint32_t factors) {
 
 // As of Fp8Weights, in fp16.
 template <int kRows, class Load>
-struct HalvesSpan {
-  uint4 words[kRows / 8];
-  NODEWRIGHT_DEVICE explicit HalvesSpan(const Load& load) {
-    NODEWRIGHT_UNROLL
-    for (int i = 0; i < kRows / 8; ++i) words[i] = load(0, lane_of_warp() / 4 + 8 * i);
-  }
-  NODEWRIGHT_DEVICE uint4 operator()(int s, int row) const {
-    const uint4 w = words[row / 8];
-    const uint2 first = halves_of_fp8(s == 0 ? w.x : w.z), second = halves_of_fp8(s == 0 ? w.y : w.w);
-    return uint4{first.x, first.y, second.x, second.y};
-  }
-};
+using HalvesSpan = Fp8Span<kRows, &halves_of_fp8, Load>;
 #else
 constexpr bool kHasHalves = false;
 NODEWRIGHT_DEVICE uint32_t add_squares(uint32_t sums, uint32_t) { return sums; }

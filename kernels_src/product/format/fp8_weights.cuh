@@ -67,6 +67,24 @@ NODEWRIGHT_DEVICE uint32_t high_pair_of_fp8(uint32_t four) {
 #endif
 }
 
+// Four elements as two pairs of bf16.
+NODEWRIGHT_DEVICE uint2 bf16_pairs_of_fp8(uint32_t four) { return {low_pair_of_fp8(four), high_pair_of_fp8(four)}; }
+
+// A lane's words of a span, 16 columns, eight of each step. kPairs: four elements to two pairs of an operand.
+template <int kRows, uint2 (*kPairs)(uint32_t), class Load>
+struct Fp8Span {
+  uint4 words[kRows / 8];
+  NODEWRIGHT_DEVICE explicit Fp8Span(const Load& load) {
+    NODEWRIGHT_UNROLL
+    for (int i = 0; i < kRows / 8; ++i) words[i] = load(0, lane_of_warp() / 4 + 8 * i);
+  }
+  NODEWRIGHT_DEVICE uint4 operator()(int s, int row) const {
+    const uint4 w = words[row / 8];
+    const uint2 first = kPairs(s == 0 ? w.x : w.z), second = kPairs(s == 0 ? w.y : w.w);
+    return uint4{first.x, first.y, second.x, second.y};
+  }
+};
+
 // One element a byte, in memory. It has no arithmetic.
 struct fp8 {
   uint8_t bits;
@@ -95,18 +113,7 @@ struct Fp8Weights {
   NODEWRIGHT_DEVICE static constexpr int step_column(int step) { return step / 2 * 64 + step % 2 * 8; }
   static constexpr int kLaneColumns = 16;
   template <int kRows, class Load>
-  struct Span {
-    uint4 words[kRows / 8];
-    NODEWRIGHT_DEVICE explicit Span(const Load& load) {
-      NODEWRIGHT_UNROLL
-      for (int i = 0; i < kRows / 8; ++i) words[i] = load(0, lane_of_warp() / 4 + 8 * i);
-    }
-    NODEWRIGHT_DEVICE uint4 operator()(int s, int row) const {
-      const uint4 w = words[row / 8];
-      const uint32_t first = s == 0 ? w.x : w.z, second = s == 0 ? w.y : w.w;
-      return uint4{low_pair_of_fp8(first), high_pair_of_fp8(first), low_pair_of_fp8(second), high_pair_of_fp8(second)};
-    }
-  };
+  using Span = Fp8Span<kRows, &bf16_pairs_of_fp8, Load>;
 };
 
 }  // namespace nodewright
