@@ -29,6 +29,9 @@ constexpr int kChunks = kWords * kChunksOfWord;
 // Rows of W that are multiplied at once: those past the block's last cost nothing. Converting makes each long.
 constexpr int kRowsAtOnce = static_cast<int>(kFormat != 0 && kBatch > 4 ? 4 : kBatch);
 constexpr int kSums = static_cast<int>(kBatch * kTile);  // sums a batch ends in; a power of two, at most 32
+// Words are loaded into the registers of those multiplied before, not ahead of the multiplication: where there is one
+// row of x, and rows of W are not so short that the loads come too late (docs/products.md).
+constexpr bool kLoadsAfter = kTile == 1 && kStride > 1024;
 static_assert(kSums <= 32 && (kSums & (kSums - 1)) == 0);
 
 // First element of this thread's word i, and of its chunk c.
@@ -147,8 +150,7 @@ NODEWRIGHT_DEVICE void stream_weights(const Stored* weight, OutputRange range, W
           NODEWRIGHT_UNROLL
           for (int i = 0; i < kWords; ++i) {
             const uint4 word = batch.w[r][i];
-            // With several rows of x it is slower to load only when a word has been multiplied (docs/products.md).
-            if constexpr (kTile > 1) batch.w[r][i] = load_weight(next + r * kStride, r < left, i);
+            if constexpr (!kLoadsAfter) batch.w[r][i] = load_weight(next + r * kStride, r < left, i);
             NODEWRIGHT_UNROLL
             for (int m = 0; m < kTile; ++m) {
               float& s = sums[r * static_cast<int>(kTile) + m];
@@ -161,7 +163,7 @@ NODEWRIGHT_DEVICE void stream_weights(const Stored* weight, OutputRange range, W
               else
                 s = of_word;
             }
-            if constexpr (kTile == 1) reload_weight(batch.w[r][i], next + r * kStride, r < left, i);
+            if constexpr (kLoadsAfter) reload_weight(batch.w[r][i], next + r * kStride, r < left, i);
           }
         }
       };

@@ -47,6 +47,8 @@ struct MatvecShape {
   constexpr int64_t threads() const {
     if (tuning.threads > 0) return tuning.threads;
     const int64_t words = row_bytes() / 16;
+    // Few outputs end soon: blocks as small as the next kernel's leave room for these (docs/products.md).
+    if (!normed && outputs <= 1024 && words > 128 && words <= 384) return 128;
     if (words > 128 && words < 160) return 192;  // bound to 168 registers, 160 threads to 128: a norm spills there
     if (words <= 256) return std::max<int64_t>(32, (words + 31) / 32 * 32);
     const bool is_long = words > 1024;
