@@ -76,7 +76,7 @@ need_header() {
 
 install_packages() {
   [ ${#packages[@]} -gt 0 ] || return 0
-  local command="apt-get install --yes --no-install-recommends ${packages[*]}"
+  local command="apt-get -o DPkg::Lock::Timeout=300 install --yes --no-install-recommends ${packages[*]}"
   if ! command -v apt-get >/dev/null; then
     stop "missing, by the names of Debian's packages: ${packages[*]}; install them with this system's package manager"
   fi

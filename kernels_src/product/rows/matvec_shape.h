@@ -71,7 +71,7 @@ struct MatvecShape {
   // Words of 16 bytes that a thread has of a row of W, and chunks of 8 columns in these.
   constexpr int64_t words_of(int64_t of_threads) const { return (row_bytes() / 16 + of_threads - 1) / of_threads; }
   constexpr int64_t chunks_of(int64_t of_threads) const { return words_of(of_threads) * weights.word_columns() / 8; }
-  constexpr int64_t row_bytes() const { return stride * weights.element_bytes(); }
+  constexpr int64_t row_bytes() const { return weights.row_bytes(stride); }
   constexpr int64_t chunks_per_thread() const { return chunks_of(threads()); }
 
   // Threads of a block that fills an SM, for rows that fit no smaller one.
@@ -100,7 +100,7 @@ struct MatvecShape {
 
   // Registers of n rows of W, of c chunks, and of their scales.
   constexpr int64_t in_flight(int64_t c, int64_t n) const {
-    return 2 * weights.element_bytes() * c * n + (weights.in_blocks ? (c > 5 ? 3 : 2) * weights.unit * c / 2 : 0);
+    return weights.element_bits() / 4 * c * n + (weights.in_blocks ? (c > 5 ? 3 : 2) * weights.unit * c / 2 : 0);
   }
 
   // The same of several rows of x. Fewer where a thread may lack a column, and where a norm holds several rows of

@@ -98,7 +98,7 @@ struct TileShape {
   // 64 KiB. Rows in FP8 are so short that 16 are as many bytes as 8 in bf16.
   constexpr int64_t tile_rows() const {
     if (tuning.rows > 0) return tuning.rows;
-    return held ? (columns() * element_bytes() > 4096 ? 8 : 16) : normed && !weights.is_fp8() ? 8 : 16;
+    return held ? (weights.row_bytes(columns()) > 4096 ? 8 : 16) : normed && !weights.is_fp8() ? 8 : 16;
   }
 
   // Spans of a warp that come as one stage. Of rows that are normed all, where a tile of them is at most 64 KiB: one
@@ -130,7 +130,7 @@ struct TileShape {
   // Stages on their way to shared memory, where that is large enough (docs/products.md). Of held rows at most 160 KiB:
   // what comes before the wait is ahead of x.
   constexpr int64_t most_ring(int64_t sm_count) const {
-    const int64_t of_held = std::clamp<int64_t>((160 << 10) / (tile_rows() * element_bytes() * columns()), 2, 4);
+    const int64_t of_held = std::clamp<int64_t>((160 << 10) / (tile_rows() * weights.row_bytes(columns())), 2, 4);
     return std::min(stages(sm_count), tuning.ring > 0 ? tuning.ring : held ? of_held : 3);
   }
 
@@ -138,8 +138,8 @@ struct TileShape {
     const bool whole = piece_spans() == spans() && splits() == 1;
     // Padding keeps rows that are read at once in other banks (product/format).
     const int64_t columns = piece_spans() * 64 * warps(), x_padding = weights.is_fp8() ? 16 : 64,
-                  piece = columns * element_bytes(), w_row = piece + (piece % 128 == 0 ? 64 : 0);
-    const int64_t stage = tile_rows() * (whole ? element_bytes() * stride : w_row) +
+                  piece = weights.row_bytes(columns), w_row = piece + (piece % 128 == 0 ? 64 : 0);
+    const int64_t stage = tile_rows() * (whole ? weights.row_bytes(stride) : w_row) +
                           (normed || held ? 0 : 8 * token_tiles() * (2 * columns + x_padding));
     const int64_t norms = normed + post_normed + shifted;
     const int64_t x =
@@ -197,9 +197,8 @@ struct TileShape {
 
  private:
   static constexpr int64_t kBarrierBytes = 128;
-  constexpr int64_t element_bytes() const { return weights.element_bytes(); }
   constexpr int64_t span_bytes() const {
-    return 64 * warps() * (tile_rows() * element_bytes() + (normed || held ? 0 : 16 * token_tiles()));
+    return warps() * (tile_rows() * weights.row_bytes(64) + (normed || held ? 0 : 16 * 64 * token_tiles()));
   }
 };
 
