@@ -9,7 +9,7 @@ namespace nodewright {
 struct Bf16Weights {
   using Element = bf16;
   using Eight = uint4;  // eight elements of a row
-  static constexpr int kElementBytes = 2;
+  static constexpr int kElementBytes = 2, kColumnsOfElement = 1;
   static constexpr int kXPadding = 64;  // bytes between rows of x in shared memory beside a multiple of 128
 
   static constexpr int kChunksOfWord = 1;  // of 8 columns in 16 bytes

@@ -100,7 +100,7 @@ NODEWRIGHT_DEVICE void prefetch_line([[maybe_unused]] const float* address) {
 struct Fp8Weights {
   using Element = fp8;
   using Eight = EightFp8;  // eight elements of a row
-  static constexpr int kElementBytes = 1;
+  static constexpr int kElementBytes = 1, kColumnsOfElement = 1;
   // Between rows of x in shared memory beside a multiple of 128: a lane reads 32 bytes of its row, in two steps.
   static constexpr int kXPadding = 16;
 

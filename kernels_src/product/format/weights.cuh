@@ -1,6 +1,6 @@
 // The format of a product's weights, and the scales of those that have some (product/format/weight_layout.h).
 //
-// Constants, of kernels whose weights are not in bf16: kFormat, kScaleColumns (of a block of scales; 0: a row has one),
+// Constants, of kernels whose weights are not in bf16: kFormat, kScaleColumns (that share a scale; 0: all of a row do),
 // kScaleUnit (of groups of rows).
 #pragma once
 
@@ -8,6 +8,7 @@
 #include "kernels_src/product/format/bf16_weights.cuh"
 #include "kernels_src/product/format/fp8_halves.cuh"
 #include "kernels_src/product/format/fp8_weights.cuh"
+#include "kernels_src/product/format/int4_weights.cuh"
 #include "kernels_src/product/format/weight_layout.h"
 
 // What namespace nodewright has hides these.
@@ -23,19 +24,25 @@ template <>
 struct WeightsOf<static_cast<int64_t>(WeightCode::fp8)> {
   using Type = Fp8Weights;
 };
+template <>
+struct WeightsOf<static_cast<int64_t>(WeightCode::int4)> {
+  using Type = Int4Weights;
+};
 using Weights = WeightsOf<kFormat>::Type;
 using Stored = Weights::Element;
 
-constexpr bool kScaledRows = kFormat != 0 && kScaleColumns == 0, kScaledBlocks = kFormat != 0 && kScaleColumns != 0;
+constexpr bool kInt4 = kFormat == static_cast<int64_t>(WeightCode::int4);
+constexpr bool kScaledRows = kFormat != 0 && kScaleColumns == 0;
+constexpr bool kScaledBlocks = kFormat != 0 && kScaleColumns != 0 && !kInt4;  // of rows and columns
 constexpr int kUnitOfScales = static_cast<int>(kScaleUnit);
 constexpr int kRowsOfScales = static_cast<int>(WeightLayout::kScaleBlock) * kUnitOfScales;  // of kUnitOfScales groups
 
 NODEWRIGHT_DEVICE const Stored* stored(const WeightIn& w) { return reinterpret_cast<const Stored*>(w.weight.data); }
-// Behind the rows of W. kStride: elements between two rows.
+// After the rows of W. kStride: columns between two rows.
 template <int64_t kStride>
 NODEWRIGHT_DEVICE const float* scales_of(const bf16* weight, int64_t outputs) {
   return reinterpret_cast<const float*>(reinterpret_cast<const unsigned char*>(weight) +
-                                        outputs * (kStride * Weights::kElementBytes));
+                                        outputs * (kStride / Weights::kColumnsOfElement * Weights::kElementBytes));
 }
 template <int64_t kStride>
 NODEWRIGHT_DEVICE const float* scales_of(const WeightIn& w) {

@@ -16,7 +16,7 @@ namespace nodewright {
 struct MatvecTuning {
   int64_t threads = 0;        // of a block: a multiple of 32 up to 384
   int64_t batch = 0;          // rows of W in flight: 1, 2, 4, 8 or 16; at least a unit are
-  int64_t blocks_per_sm = 0;  // 1 to 4
+  int64_t blocks_per_sm = 0;  // 1 to 8
   bool operator==(const MatvecTuning&) const = default;
 };
 
@@ -52,12 +52,13 @@ struct MatvecShape {
     if (words > 128 && words < 160) return 192;  // bound to 168 registers, 160 threads to 128: a norm spills there
     if (words <= 256) return std::max<int64_t>(32, (words + 31) / 32 * 32);
     const bool is_long = words > 1024;
+    if (weights.is_quantized() && words > 640) return kAloneOnSm;
     int64_t best = kAloneOnSm;
     std::pair<int64_t, int64_t> least{INT64_MAX, INT64_MAX};
     for (const int64_t t : {128, 160, 192, 224, 256, 320}) {
       // Few outputs of short rows end soon anyway, and two such blocks keep out the kernel that comes next: its blocks
       // then crowd on the SMs that end first (Qwen2.5-0.5B's head after down: 129 us in place of 94).
-      if (t == 320 && words < 640 && !normed) continue;
+      if (t == 320 && words < 640 && !normed && !weights.is_quantized()) continue;
       int64_t n = 16;
       while (n >= unit && (n * row_bytes() > most_in_flight(t) || !fits_one_row(n, t))) n /= 2;
       if (n < unit) continue;
@@ -87,19 +88,21 @@ struct MatvecShape {
   // (KernelRules.HoldForEveryWidth of tests/kernels/budgets_test.cpp).
   constexpr bool fits_one_row(int64_t n, int64_t of_threads) const {
     const int64_t c = chunks_of(of_threads);
+    // x comes in fp32 with its gains, and then stays in fp16 beside what is multiplied.
+    if (weights.is_quantized())
+      return 12 * c * normed + in_flight(c, n) + (c * of_threads * 8 != stride ? 16 : 0) <=
+                 registers_of(of_threads) - 16 &&
+             4 * c + in_flight(c, n) + n <= registers_of(of_threads) - 36;
     const bool packed = !normed && keeps_packed(c), ragged = c * of_threads * 8 != stride;
     const int64_t x = packed ? 4 * c + 8 : 8 * c, gains = normed ? 4 * c : 0;
     const int64_t bound = registers_of(of_threads);
-    // Converting FP8 takes some.
-    const int64_t most = bound == 96        ? 64
-                         : weights.is_fp8() ? (bound == 168 ? (weights.in_blocks ? 98 : 105) : 84)
-                         : bound == 168     ? 145
-                                            : 100;
+    const int64_t most = bound == 96 ? 64 : bound == 168 ? 145 : 100;
     return x + gains + in_flight(c, n) + n <= most - (ragged && !packed ? 4 : 0);
   }
 
   // Registers of n rows of W, of c chunks, and of their scales.
   constexpr int64_t in_flight(int64_t c, int64_t n) const {
+    if (weights.is_int4()) return c * n + c * 32 / weights.group * n;
     return weights.element_bits() / 4 * c * n + (weights.in_blocks ? (c > 5 ? 3 : 2) * weights.unit * c / 2 : 0);
   }
 
@@ -121,7 +124,7 @@ struct MatvecShape {
   // Rows of W whose loads are in flight at once: few enough registers, and 32 sums to reduce.
   constexpr int64_t batch() const {
     if (tuning.batch > 0) return std::max(tuning.batch, unit);
-    int64_t n = 16;
+    int64_t n = weights.is_quantized() ? 8 : 16;
     while (n > unit && (n * row_bytes() > most_in_flight(threads()) || n * tile() > 32 ||
                         !(tile() == 1 ? fits_one_row(n, threads()) : fits_rows(n))))
       n /= 2;
@@ -159,12 +162,13 @@ struct MatvecShape {
 
   // Two blocks an SM: on one H200 (2026-11-20, Llama-3.2-1B shapes, batch 1, 1024 keys, programmatic edges) a step
   // takes 0.878 ms so and 0.932 ms with one.
-  static constexpr int64_t kBlocksPerSm = 2, kMostBlocksPerSm = 4;
+  static constexpr int64_t kBlocksPerSm = 2, kMostBlocksPerSm = 8;
 
   constexpr LaunchShape launch_shape(int64_t sm_count) const {
-    // Small blocks of FP8 rows have few bytes in flight: more of them, where each has several batches of rows.
-    const bool small = weights.is_fp8() && threads() <= 128 && outputs >= 2 * batch() * kMostBlocksPerSm * sm_count;
-    const int64_t untuned = threads() == kAloneOnSm ? 1 : small ? kMostBlocksPerSm : kBlocksPerSm;
+    // Small blocks of quantized rows have few bytes in flight: more of them, where each has several batches of rows.
+    const int64_t small = std::min(kMostBlocksPerSm, 512 / threads());
+    const bool more = weights.is_quantized() && outputs >= 2 * batch() * small * sm_count;
+    const int64_t untuned = threads() == kAloneOnSm ? 1 : more ? std::max(small, kBlocksPerSm) : kBlocksPerSm;
     const int64_t per_sm = tuning.blocks_per_sm > 0 ? tuning.blocks_per_sm : untuned;
     const auto blocks = static_cast<unsigned>(std::min(outputs / unit, per_sm * sm_count));
     return {

@@ -201,8 +201,8 @@ NODEWRIGHT_DEVICE void project_normed(const Args& args, int unit, Store store) {
   load_fp32_slice(slice, args.from.x.data + first_row * kStride);
   if constexpr (kPostNorm != 0) add_projected(slice, norm, args.from, first_row, live, partial);
   norm_slice(slice, norm, args.from.eps, scratch);
-  stream_weights(stored(args.w), range, batch, slice, partial,
-                 [&](int segment, int rows, auto sum) { store(first_row, live, segment, rows, sum); });
+  stream_stored(args.w, range, batch, slice, partial,
+                [&](int segment, int rows, auto sum) { store(first_row, live, segment, rows, sum); });
 }
 
 }  // namespace nodewright
