@@ -76,11 +76,11 @@ template <>
 struct WordOf<static_cast<int64_t>(WeightCode::int4)> {
   using Type = Int4Word;
 };
+using Word = WordOf<kFormat>::Type;
 
 }  // namespace nodewright
 
 NODEWRIGHT_KERNEL(dequantize, Dequantize, kDequantizeThreads) {
-  using Word = WordOf<kFormat>::Type;
   constexpr int64_t kWords = kStride / Word::kColumns;  // of a row
   const int64_t number = static_cast<int64_t>(blockIdx.x) * kDequantizeThreads + threadIdx.x, row = number / kWords,
                 word = number % kWords;
