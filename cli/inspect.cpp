@@ -121,7 +121,7 @@ std::vector<StageSummary> stages_of(const InspectOptions& options, const Inspect
   std::vector<StageSummary> stages;
   for (int64_t i = 0; i < options.stages; ++i) {
     const ModelConfig config = stage_of(*folder.config, i, options.stages);
-    stages.push_back({config, summarize(checkpoint, config, fp8_matrices(options.quantization))});
+    stages.push_back({config, summarize(checkpoint, config, layer_matrices(options.quantization))});
   }
   return stages;
 }
@@ -195,7 +195,7 @@ ordered_json inspect(const InspectOptions& options) {
   } catch (const Error& error) {
     if (error.parts().fault == Fault::usage) throw;  // otherwise it lacks files, which are listed below
   }
-  const InspectedFolder folder = inspect_folder(options.model, fp8_matrices(options.quantization));
+  const InspectedFolder folder = inspect_folder(options.model, layer_matrices(options.quantization));
   ordered_json report = {
       {"model", options.model.string()}, {"runs", folder.obstacles.empty()}, {"obstacles", obstacles_json(folder)}};
   if (folder.config) report.update(config_json(*folder.config));

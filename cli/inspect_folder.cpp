@@ -30,10 +30,10 @@ void look_at_configs(const std::filesystem::path& folder, InspectedFolder& found
   if (found.obstacles.empty()) found.config = read_model_config(folder);
 }
 
-void look_at_weights(const std::filesystem::path& folder, Fp8Matrices fp8, InspectedFolder& found) {
+void look_at_weights(const std::filesystem::path& folder, LayerMatrices matrices, InspectedFolder& found) {
   look_at("weights", found, [&] {
     const Checkpoint checkpoint = Checkpoint::open(folder);
-    if (found.config) found.summary = summarize(checkpoint, *found.config, fp8);
+    if (found.config) found.summary = summarize(checkpoint, *found.config, matrices);
   });
 }
 
@@ -51,10 +51,10 @@ void look_at_text(const std::filesystem::path& folder, InspectedFolder& found) {
 
 }  // namespace
 
-InspectedFolder inspect_folder(const std::filesystem::path& folder, Fp8Matrices fp8) {
+InspectedFolder inspect_folder(const std::filesystem::path& folder, LayerMatrices matrices) {
   InspectedFolder found;
   look_at_configs(folder, found);
-  look_at_weights(folder, fp8, found);
+  look_at_weights(folder, matrices, found);
   look_at_text(folder, found);
   return found;
 }

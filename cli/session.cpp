@@ -52,26 +52,29 @@ std::vector<std::unique_ptr<Collectives>> nccl_of(const SessionOptions& options,
   return all;
 }
 
-// Kernels read bf16 and FP8: what is stored otherwise takes the memory and the time of bf16.
+// Kernels read bf16, FP8 and int4: what is stored otherwise takes the memory and the time of bf16.
 void say_format(const DecoderModel& model, const SessionOptions& options) {
-  const bool rounds = fp8_matrices(options.quantization) == Fp8Matrices::rounded;
+  const bool rounds = layer_matrices(options.quantization) == LayerMatrices::rounded;
   if (options.quiet || (model.stored_as().empty() && !rounds)) return;
-  std::string in_fp8, in_bf16;
+  std::vector<std::string> in_fp8, in_int4, in_bf16 = {"embedding", "head"};
   for (const Part part : {Part::qkv, Part::out, Part::gate_up, Part::down}) {
-    const std::string name = weight_name(model.config(), part);
-    if (layout_of(model.config(), part).is_fp8())
-      in_fp8 += (in_fp8.empty() ? "" : ", ") + name;
-    else
-      in_bf16 +=
-          fmt::format(", {} (its {} columns are no multiple of 16)", name, matrix_size(model.config(), part).cols);
+    std::string name = weight_name(model.config(), part);
+    const WeightLayout layout = layout_of(model.config(), part);
+    if (rounds && !layout.is_quantized())
+      name += fmt::format(" (its {} columns are no multiple of 16)", matrix_size(model.config(), part).cols);
+    (layout.is_int4() ? in_int4 : layout.is_fp8() ? in_fp8 : in_bf16).push_back(std::move(name));
   }
+  const std::string stay =
+      fmt::format("bf16: {} ({})", fmt::join(in_bf16, ", "), byte_size_text(model.weights().bytes()));
   if (rounds)
-    return say("nodewright: weights: {} rounded to FP8 with a scale for each row; bf16: embedding, head{} ({})\n",
-               in_fp8, in_bf16, byte_size_text(model.weights().bytes()));
-  say("nodewright: weights: {}; {} ({})\n", model.stored_as(),
-      in_fp8.empty() ? "dequantized while they load, bf16 on the device"
-                     : fmt::format("{} multiplied in FP8, bf16 otherwise", in_fp8),
-      byte_size_text(model.weights().bytes()));
+    return say("nodewright: weights: {} rounded to FP8 with a scale for each row; {}\n", fmt::join(in_fp8, ", "), stay);
+  std::string multiplied;
+  for (const auto& [names, format] : {std::pair{in_fp8, "FP8"}, {in_int4, "int4"}})
+    if (!names.empty()) multiplied += fmt::format("{} multiplied in {}; ", fmt::join(names, ", "), format);
+  say("nodewright: weights: {}; {}\n", model.stored_as(),
+      multiplied.empty()
+          ? fmt::format("dequantized while they load, bf16 on the device ({})", byte_size_text(model.weights().bytes()))
+          : multiplied + stay);
 }
 
 // By rank or stage, all at once.
@@ -85,7 +88,7 @@ std::vector<DecoderModel> load_models(const OpenedDevice& opened, Stream& stream
   }};
   LoadOptions load{.context = options.max_context,
                    .draws_weights = options.load_format == "dummy",
-                   .rounds_to_fp8 = fp8_matrices(options.quantization) == Fp8Matrices::rounded};
+                   .rounds_to_fp8 = layer_matrices(options.quantization) == LayerMatrices::rounded};
   for (const NamedFolder& one : named_folders("--merge-adapter", options.merged)) load.merged.push_back(one.folder);
   std::vector<DecoderModel> models;
   const auto count = static_cast<int64_t>(opened.more.size()) + 1;
@@ -223,7 +226,9 @@ void add_quantization_option(CLI::App& command, std::string& quantization) {
       ->capture_default_str();
 }
 
-Fp8Matrices fp8_matrices(const std::string& word) { return word == "fp8" ? Fp8Matrices::rounded : Fp8Matrices::stored; }
+LayerMatrices layer_matrices(const std::string& word) {
+  return word == "fp8" ? LayerMatrices::rounded : LayerMatrices::stored;
+}
 
 void add_mode_option(CLI::App& command, SessionOptions& options) {
   command.add_option("--mode", options.mode, "how a plan is run")

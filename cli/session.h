@@ -55,7 +55,7 @@ std::string sharing_words(const SessionOptions& options, int devices);
 void add_load_format_option(CLI::App& command, SessionOptions& options);
 void add_quantization_option(CLI::App& command, std::string& quantization);
 // `word`: one that the parser lets through for --quantization.
-Fp8Matrices fp8_matrices(const std::string& word);
+LayerMatrices layer_matrices(const std::string& word);
 // --mode, of the commands that run a plan in any of the three ways; the others say why not.
 void add_mode_option(CLI::App& command, SessionOptions& options);
 void refuse_mode(CLI::App& command, const std::string& why);

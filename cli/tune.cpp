@@ -116,7 +116,7 @@ int remove_tuning(const TuneOptions& options) {
   ModelConfig config = read_model_config(options.session.model);
   const Checkpoint checkpoint = options.session.load_format == "dummy" ? Checkpoint::dummy(options.session.model)
                                                                        : Checkpoint::open(options.session.model);
-  config.layouts = weight_footprint(checkpoint, config, fp8_matrices(options.session.quantization)).layouts;
+  config.layouts = weight_footprint(checkpoint, config, layer_matrices(options.session.quantization)).layouts;
   const TuningKey key = tuning_key(*opened.device, config);
   const std::filesystem::path path = tuning_file(key);
   std::error_code failure;

@@ -34,9 +34,9 @@ ModelConfig part_of(const ModelConfig& whole, const LoadOptions& options) {
   return stage_of(shard_of(whole, options.shard), options.stage.index, options.stage.count);
 }
 
-Fp8Matrices fp8_of(const LoadOptions& options) {
-  if (options.rounds_to_fp8) return Fp8Matrices::rounded;
-  return options.merged.empty() ? Fp8Matrices::stored : Fp8Matrices::none;
+LayerMatrices matrices_of(const LoadOptions& options) {
+  if (options.rounds_to_fp8) return LayerMatrices::rounded;
+  return options.merged.empty() ? LayerMatrices::stored : LayerMatrices::bf16;
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ DecoderModel::DecoderModel(Device& device, std::filesystem::path folder, ModelCo
     : device_(&device),
       folder_(std::move(folder)),
       draws_weights_(options.draws_weights),
-      fp8_(fp8_of(options)),
+      layer_matrices_(matrices_of(options)),
       config_(std::move(config)),
       weights_(std::move(weights)) {
   config_.layouts = weights_.layouts();
@@ -88,7 +88,7 @@ DecoderModel DecoderModel::load(Device& device, Stream& stream, const std::files
   ModelConfig config = part_of(whole, options);
   const Checkpoint checkpoint = checkpoint_of(folder, options.draws_weights);
   std::shared_ptr<const MergedAdapters> merged = merged_of(options, whole);
-  DecoderWeights::Places placed = DecoderWeights::place(device, checkpoint, config, fp8_of(options));
+  DecoderWeights::Places placed = DecoderWeights::place(device, checkpoint, config, matrices_of(options));
   if (merged) merged->attach(placed.sources);
   upload_weights(device, stream, placed.sources, placed.weights.range(), progress);
   DecoderModel model(device, folder, std::move(config), std::move(placed.weights), options);
@@ -104,7 +104,7 @@ DecoderModel DecoderModel::begin_load(Device& device, const std::filesystem::pat
   ModelConfig config = part_of(whole, options);
   Checkpoint checkpoint = checkpoint_of(folder, options.draws_weights);
   std::shared_ptr<const MergedAdapters> merged = merged_of(options, whole);
-  DecoderWeights::Places placed = DecoderWeights::place(device, checkpoint, config, fp8_of(options));
+  DecoderWeights::Places placed = DecoderWeights::place(device, checkpoint, config, matrices_of(options));
   DecoderModel model(device, folder, std::move(config), std::move(placed.weights), options);
   model.merged_ = std::move(merged);
   model.stored_as_ = format_words(checkpoint);
@@ -183,7 +183,7 @@ void DecoderModel::return_to_device() {
       return;
     }
     Checkpoint checkpoint = checkpoint_of(folder_, draws_weights_);
-    DecoderWeights::Places placed = DecoderWeights::place(*device_, checkpoint, config_, fp8_);
+    DecoderWeights::Places placed = DecoderWeights::place(*device_, checkpoint, config_, layer_matrices_);
     weights_ = std::move(placed.weights);
     begin_upload(std::move(checkpoint), std::move(placed.sources));
   } catch (...) {

@@ -24,7 +24,7 @@ struct LoadOptions {
   int64_t context = 0;  // tokens of the longest sequence that will be decoded, which rotations of longrope depend on;
                         // 0: the model's
   bool draws_weights = false;                      // no tensor is read: values are drawn for the shapes of config.json
-  bool rounds_to_fp8 = false;                      // Fp8Matrices::rounded, of what is merged, too
+  bool rounds_to_fp8 = false;                      // LayerMatrices::rounded, of what is merged, too
   Shard shard = {};                                // what of it is loaded: config() is the part's
   Stage stage = {};                                // its index and count; the layers follow from them
   std::vector<std::filesystem::path> merged = {};  // folders of LoRA adapters that become part of the weights
@@ -96,7 +96,7 @@ class DecoderModel {
   Device* device_;
   std::filesystem::path folder_;
   bool draws_weights_ = false;
-  Fp8Matrices fp8_ = Fp8Matrices::stored;
+  LayerMatrices layer_matrices_ = LayerMatrices::stored;
   ModelConfig config_;
   std::string stored_as_;
   DecoderWeights weights_;

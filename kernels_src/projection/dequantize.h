@@ -1,8 +1,9 @@
-// FP8 weights as bf16: for a product of the library.
+// FP8 or int4 weights as bf16: for a product of the library.
 #pragma once
 
 #include "kernels_src/args.h"
 #include "kernels_src/launch_shape.h"
+#include "kernels_src/product/format/weight_layout.h"
 
 namespace nodewright {
 
@@ -14,9 +15,9 @@ struct Dequantize {
 };
 
 inline constexpr unsigned kDequantizeThreads = 256;
-// A thread takes 16 columns of a row.
-constexpr LaunchShape dequantize_shape(int64_t outputs, int64_t stride) {
-  const int64_t words = outputs * (stride / 16);
+// A thread takes a word of 16 bytes.
+constexpr LaunchShape dequantize_shape(const WeightLayout& weights, int64_t outputs, int64_t stride) {
+  const int64_t words = outputs * (stride / weights.word_columns());
   return launch_shape_1d(static_cast<unsigned>((words + kDequantizeThreads - 1) / kDequantizeThreads),
                          kDequantizeThreads);
 }

@@ -23,18 +23,18 @@ bool library_takes(const LoweringContext& at, const Op& op) {
 // Elements of rows `stride` apart: a product writes no padding after its last row.
 uint64_t as_written(int64_t rows, int64_t stride, int64_t outputs) { return count_of((rows - 1) * stride + outputs); }
 
-// The library multiplies bf16 alone: FP8 weights become such in a kernel before it, the last of the run's.
+// The library multiplies bf16 alone: other weights become such in a kernel before it, the last of the run's.
 void add_dequantize_kernel(LoweredRun& lowered, const Op& product) {
-  if (!product.weights.is_fp8()) return;
+  if (!product.weights.is_quantized()) return;
   const int64_t stride = row_stride(product.cols);
   lowered.kernels.push_back(
       kernel_choice<Dequantize>({"dequantize", constants_of(product.weights.constants(), {{"kStride", stride}})},
-                                dequantize_shape(product.outputs, stride)));
+                                dequantize_shape(product.weights, product.outputs, stride)));
 }
 ProductOperand emit_weights(const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
                             const std::string& name, const Op& product) {
   const WeightMatrix& matrix = weights.matrix(product.part);
-  if (!matrix.layout.is_fp8()) return matrix.data;
+  if (!matrix.layout.is_quantized()) return matrix.data;
   const View<bf16> y = step.s.dequantized.subview(0, count_of(product.outputs * matrix.stride));
   step.g.launch(name + "_weights", run.kernel<Dequantize>(run.kernels.size() - 1),
                 {.weight = matrix.data, .y = y, .outputs = product.outputs});

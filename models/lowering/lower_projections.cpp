@@ -135,7 +135,8 @@ Wanted wanted_kernel(const LoweringContext& at, const ProductSpec& spec, Residua
 // What all of these kernels are compiled for.
 std::vector<Constant> with_input(const ProductSpec& spec, InputNorm norm, std::vector<Constant> constants) {
   constants.insert(constants.begin(), constant("kBias", spec.product.bias));
-  if (spec.product.weights.is_fp8()) constants = constants_of(spec.product.weights.constants(), std::move(constants));
+  if (spec.product.weights.is_quantized())
+    constants = constants_of(spec.product.weights.constants(), std::move(constants));
   if (norm.norms == Norms::none) return constants;
   constants.push_back(constant("kNorm", norm.kind));
   constants.push_back(constant("kPostNorm", norm.norms == Norms::post_and_own));
@@ -172,7 +173,7 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
   asked.weights = product.weights;
   asked.meets = !always && asked.groups() > 1;
   // What scales rows of x takes registers, too.
-  const bool scaled = product.weights.is_fp8() && (always || asked.groups() > 1);
+  const bool scaled = product.weights.is_quantized() && (always || asked.groups() > 1);
   asked.ends_in_registers = product.bias || adapted || scaled;
   if (spec.end == End::logits && !always) asked.tuning.splits = 1;  // a block has the best of its logits
   if (asked.held && !asked.holds()) return "registers do not hold its rows";
@@ -188,10 +189,11 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
     if (!fits()) return "a block's shared memory does not hold 32 rows";
   }
   if (asked.held && !always && spec.end == End::gate_up && asked.splits() > 1 && spec.rows <= kTilesToRows &&
-      !product.weights.is_fp8())
+      !product.weights.is_quantized())
     return "with few rows, sums of gate and up that several blocks hold take longer";
   const TileShape shape = asked.fitting(at.device.sm_count, at.device.shared_optin_bytes);
-  if (shape.meets && !always && spec.end == End::gate_up && norm.norms == Norms::none && !product.weights.is_fp8())
+  if (shape.meets && !always && spec.end == End::gate_up && norm.norms == Norms::none &&
+      !product.weights.is_quantized())
     return "beside attention a library's product takes less time than sums that meet tile by tile";
   const int64_t ring = shape.ring(at.device.sm_count, at.device.shared_optin_bytes);
   if (ring == 0) return "a block's shared memory does not hold it";
@@ -220,9 +222,9 @@ Choice held_or_tiled(const LoweringContext& at, const ProductSpec& spec, InputNo
     return "not a step of tiles: " + std::to_string(spec.rows) + " rows of " + std::to_string(kTilesFromRows) + " to " +
            std::to_string(kTilesToRows);
   const bool may_hold = form == ResidualForm::gained && at.device.has_clusters() && !at.config.shard.is_part();
-  const int64_t least = spec.product.weights.is_fp8() ? kTilesFromRows
-                        : spec.end == End::gate_up    ? kGateUpHeldFromRows
-                                                      : kHeldFromRows;
+  const int64_t least = spec.product.weights.is_quantized() ? kTilesFromRows
+                        : spec.end == End::gate_up          ? kGateUpHeldFromRows
+                                                            : kHeldFromRows;
   if (may_hold && spec.rows >= least) {
     Choice held = tiled(at, spec, norm, kernel, keeps_sums, true);
     if (std::holds_alternative<KernelChoice>(held)) return held;
@@ -257,12 +259,13 @@ int64_t bytes_of(const Op& product) { return product.outputs * row_stride(produc
 // Why no kernel of the step's own multiplies, or nothing.
 std::string why_not(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
   const bool deferred = form == ResidualForm::deferred;
+  if (!multiplies_codes(spec.product.weights)) return "a library alone multiplies its weights, dequantized";
   if (spec.end == End::logits) return at.step.has_head_product() ? "the step's head is a library's product" : "";
   if (spec.post_norm && !spec.exchanged && !deferred) return "its norm is left to the next kernel, and none takes it";
   if (is_library_used(at, form)) return "the step's products are a library's";
   if (at.step.with_products() && form != ResidualForm::gained) {
     if (spec.norm) return "a kernel before norms its rows";
-    const bool spares_node = spec.end == End::gate_up || spec.product.bias || spec.product.weights.is_fp8();
+    const bool spares_node = spec.end == End::gate_up || spec.product.bias || spec.product.weights.is_quantized();
     if (!spares_node && bytes_of(spec.product) > kMostHeldBytes) return "a library's product is as fast";
     if (spec.product.part == Part::gate_up && spec.end == End::store) return "its activation is not its end";
   }

@@ -49,7 +49,7 @@ std::string why_not(ResidualForm form, const LoweringContext& at) {
       if (!at.step.may_leave_gained(at.config))
         return fmt::format(
             "for {} to {} rows, or invariant numerics, of a network with RMS norms before its blocks alone",
-            at.step.network.fp8 ? kTilesFromRows : 5, at.step.network.held_to());
+            at.step.network.quantized ? kTilesFromRows : 5, at.step.network.held_to());
       if (at.step.with_products() && !holds_rows(at)) return "the step's products are a library's";
       return {};
     case ResidualForm::deferred:

@@ -119,7 +119,7 @@ struct DecodeState {
   View<bf16> gained;         // [rows, hidden] residual times the next norm's gain; or empty
   View<float> squares;       // [parts, TileShape::padded_rows] beside it, at most (kernels_src/residual/residual.h)
   View<bf16> gate_up;        // [rows, gates and ups, rounded up to 8], of products; or empty
-  View<bf16> dequantized;    // [elements of a matrix] FP8 weights of a product; or empty
+  View<bf16> dequantized;    // [elements of a matrix] FP8 or int4 weights of a product; or empty
   View<uint8_t> workspace;   // of products on a GPU
   std::array<View<float>, kAdaptedParts.size()> shrunk;  // [rows, parts, rank] of each matrix; empty without adapters
   View<float> logits;                                    // [sampled_rows, logits_stride]

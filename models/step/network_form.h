@@ -15,9 +15,13 @@ inline constexpr int64_t kTilesFromRows = 3, kTilesToRows = 16;
 // Rows up to which a step of products multiplies by kernels that hold x in registers, and all rows attend one by one, a
 // prompt's as those that choose.
 inline constexpr int64_t kHeldToRows = 32;
-// The same where weights are in FP8: two groups of rows read no more bytes than one of bf16, and a library's product
-// would read them dequantized.
-inline constexpr int64_t kHeldToRowsOfFp8 = 64;
+// The same where weights are in FP8 or int4: two groups of rows read no more bytes than one of bf16, and a library's
+// product would read them dequantized.
+inline constexpr int64_t kHeldToRowsOfCodes = 64;
+
+// Whether kernels of the step's own multiply such weights. Others are multiplied by a library, dequantized, in steps of
+// any number of rows.
+constexpr bool multiplies_codes(const WeightLayout& weights) { return !weights.is_int4(); }
 
 struct NetworkForm {
   bool post_norms = false;  // has_post_norms
@@ -26,10 +30,10 @@ struct NetworkForm {
   bool gained = false;      // besides, all norms are RMS norms and before a block: the one before may begin them
   // Rows from which on a step is one of products (models/step/step_shape.h), unless asked otherwise.
   int64_t products_from = kProductsFromRows;
-  // Weights of layers are in FP8, which tiles past rows of x in registers multiply from kTilesFromRows on.
-  bool fp8 = false;
+  // Weights of layers are in FP8 or int4, which tiles past rows of x in registers multiply from kTilesFromRows on.
+  bool quantized = false;
   // Rows up to which a step of products may have such tiles.
-  int64_t held_to() const { return fp8 ? kHeldToRowsOfFp8 : kHeldToRows; }
+  int64_t held_to() const { return quantized ? kHeldToRowsOfCodes : kHeldToRows; }
   bool operator==(const NetworkForm&) const = default;
 };
 

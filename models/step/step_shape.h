@@ -79,9 +79,9 @@ struct StepShape {
   // Whether kernels that complete the residual may leave it times the next norm's gain, where all projections of the
   // step are in tiles: always with invariant numerics, else from 5 rows on. Up to 4 rows every block reads few of them:
   // 0.812 ms instead of 0.801 at 4, 0.863 instead of 0.867 at 8, 1.053 instead of 1.088 at 16 (Llama-3.2-1B, 1024 keys;
-  // bench/results/2026-11-23-h200-gained-rows.txt). Held tiles of FP8 pay from 3 rows on.
+  // bench/results/2026-11-23-h200-gained-rows.txt). Held tiles of FP8 and int4 pay from 3 rows on.
   bool may_leave_gained(const ModelConfig& config) const {
-    return always_holds(config) || ((may_hold() || (takes_tiles(rows) && (rows > 4 || network.fp8))) &&
+    return always_holds(config) || ((may_hold() || (takes_tiles(rows) && (rows > 4 || network.quantized))) &&
                                     network.gained && config.hidden % 8 == 0);
   }
   // Whether a mixture's rows are grouped by expert: few rows have few experts in common.

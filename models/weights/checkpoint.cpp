@@ -138,10 +138,8 @@ const TensorInfo& Checkpoint::draw(const std::string& name, const std::vector<in
   const auto [entry, added] = drawn_.try_emplace(name, Encoded{TensorInfo{name, Dtype::kBF16, shape}, nullptr});
   Encoded& drawn = entry->second;
   if (!added || !format_ || shape.size() != 2) return drawn.tensor;
-  if (const std::optional<ScaleBlock> block = format_->drawn_fp8_block(name, shape)) {
-    drawn.matrix = std::make_unique<DrawnFp8Matrix>(*block);
-    drawn.tensor.encoded = drawn.matrix.get();
-  }
+  drawn.matrix = format_->drawn(name, shape);
+  drawn.tensor.encoded = drawn.matrix.get();
   return drawn.tensor;
 }
 

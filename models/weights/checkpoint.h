@@ -25,7 +25,7 @@ class Checkpoint {
   static Checkpoint open(const std::filesystem::path& folder);
 
   // Has every tensor that is asked for, of any shape: loading draws its values (models/weights/drawn_weights.h), the
-  // same ones each time; those of a format's FP8 matrices in FP8. No file is looked at but config.json.
+  // same ones each time; those of a format's FP8 and int4 matrices as such. No file is looked at but config.json.
   static Checkpoint dummy(const std::filesystem::path& folder);
 
   // Null if the checkpoint stores no such tensor, or draws it.

@@ -1,5 +1,6 @@
 #include "models/weights/drawn_weights.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -73,5 +74,12 @@ void DrawnTensor::fp8_row(int64_t row, std::span<uint8_t> codes) const {
 }
 
 float DrawnTensor::fp8_scale() const { return half_width_ / kMostFp8; }
+
+void DrawnTensor::int4_row(int64_t row, std::span<uint8_t> codes) const {
+  each(row, codes.size(),
+       [&](size_t i, int16_t number) { codes[i] = static_cast<uint8_t>(std::min((number + 0x8800) >> 12, 15)); });
+}
+
+float DrawnTensor::int4_scale() const { return half_width_ / 8; }
 
 }  // namespace nodewright

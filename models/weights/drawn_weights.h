@@ -18,6 +18,9 @@ class DrawnTensor {
   // The same of a matrix as FP8 codes, to be multiplied by fp8_scale().
   void fp8_row(int64_t row, std::span<uint8_t> codes) const;
   float fp8_scale() const;
+  // And as int4 codes, a byte each, from which 8 is to be taken before they are multiplied by int4_scale().
+  void int4_row(int64_t row, std::span<uint8_t> codes) const;
+  float int4_scale() const;
 
  private:
   template <class F>

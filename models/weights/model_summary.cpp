@@ -50,8 +50,8 @@ uint64_t filled_bytes(const ModelSummary& summary, const ModelConfig& config, in
 
 }  // namespace
 
-ModelSummary summarize(const Checkpoint& checkpoint, const ModelConfig& config, Fp8Matrices fp8) {
-  const WeightFootprint footprint = weight_footprint(checkpoint, config, fp8);
+ModelSummary summarize(const Checkpoint& checkpoint, const ModelConfig& config, LayerMatrices matrices) {
+  const WeightFootprint footprint = weight_footprint(checkpoint, config, matrices);
   ModelSummary summary;
   summary.total.name = "total";
   std::map<std::string_view, TensorShare> kinds;

@@ -25,7 +25,7 @@ struct ModelSummary {
   std::vector<TensorShare> kinds;   // embedding, positions, attention, feed-forward, norms, head, other; none is empty
   std::vector<TensorShare> dtypes;  // by name
   TensorShare total;
-  uint64_t device_bytes = 0;                 // of the weights once loaded: bf16 or FP8, rows padded to 16 bytes
+  uint64_t device_bytes = 0;                 // of the weights once loaded: bf16, FP8 or int4, rows padded to 16 bytes
   WeightLayouts layouts;                     // of the layers' matrices once loaded
   uint64_t bytes_per_token = 0;              // of the weights, that a decode step of one token moves
   uint64_t kv_bytes_per_token = 0;           // of all layers; a token that all of them attend to moves as many
@@ -33,7 +33,8 @@ struct ModelSummary {
 };
 
 // Throws Error where config and tensors disagree, as loading does.
-ModelSummary summarize(const Checkpoint& checkpoint, const ModelConfig& config, Fp8Matrices fp8 = Fp8Matrices::stored);
+ModelSummary summarize(const Checkpoint& checkpoint, const ModelConfig& config,
+                       LayerMatrices matrices = LayerMatrices::stored);
 
 // What as many sequences of equal length could hold on a device.
 struct ContextFit {

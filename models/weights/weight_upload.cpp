@@ -15,6 +15,7 @@
 #include "models/weights/bf16_conversion.h"
 #include "models/weights/drawn_weights.h"
 #include "models/weights/formats/encoded_matrix.h"
+#include "models/weights/formats/int4_words.h"
 #include "models/weights/rounding/fp8_rounding.h"
 #include "runtime/error.h"
 #include "runtime/event.h"
@@ -169,19 +170,28 @@ void draw_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
   }
 }
 
-// Decodes rows that are stored in another format, some at a time so that their floats stay in a cache.
+// Calls f(row, rows, row of the tensor) for slices of the task, each of neighbours in an encoded tensor: as many rows
+// as keep `columns` numbers a row in a cache.
+template <class F>
+void each_slice(const ReadTask& task, int64_t columns, const F& f) {
+  constexpr int64_t kNumbers = 1 << 18;
+  const WeightPart& part = *task.part;
+  const int64_t most =
+      part.from_step == 1 ? std::max(kNumbers / columns, part.tensor->encoded->rows_at_once()) : int64_t{1};
+  for (int64_t first = task.begin; first < task.end; first += most)
+    f(first, std::min(most, task.end - first), part.from + first * part.from_step);
+}
+
+// Decodes rows that are stored in another format.
 void decode_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
-  constexpr int64_t kFloats = 1 << 18;  // 1 MiB, of one decoding
   const WeightSource& source = *task.source;
   const WeightPart& part = *task.part;
   const int64_t cols = part.tensor_cols();
-  const int64_t usual = std::max(kFloats / cols, part.tensor->encoded->rows_at_once());
-  const int64_t most = part.from_step == 1 ? std::min(usual, task.end - task.begin) : 1;
-  std::vector<float> values(static_cast<size_t>(most * cols));
+  std::vector<float> values;
   std::vector<WeightElement> whole(static_cast<size_t>(cols));
-  for (int64_t first = task.begin; first < task.end; first += most) {
-    const int64_t rows = std::min(most, task.end - first), tensor_row = part.from + first * part.from_step;
-    part.tensor->encoded->decode(tensor_row, rows, std::span(values).first(static_cast<size_t>(rows * cols)));
+  each_slice(task, cols, [&](int64_t first, int64_t rows, int64_t tensor_row) {
+    values.resize(static_cast<size_t>(rows * cols));
+    part.tensor->encoded->decode(tensor_row, rows, values);
     for (int64_t row = 0; row < rows; ++row) {
       const std::span of_row = std::span(values).subspan(static_cast<size_t>(row * cols), static_cast<size_t>(cols));
       auto* to = reinterpret_cast<WeightElement*>(
@@ -195,7 +205,7 @@ void decode_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
       }
       std::fill(to + source.cols, to + source.stride, WeightElement{0});
     }
-  }
+  });
 }
 
 // Codes as they are. A code of a NaN is refused: kernels do not keep it one.
@@ -290,6 +300,41 @@ void read_fp8_scales(const ReadTask& task, std::byte* chunk, uint64_t chunk_begi
   }
 }
 
+void read_int4_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
+  const WeightSource& source = *task.source;
+  const WeightPart& part = *task.part;
+  const TensorInfo& tensor = *part.tensor;
+  std::vector<uint8_t> codes;
+  each_slice(task, source.cols, [&](int64_t first, int64_t rows, int64_t tensor_row) {
+    codes.resize(static_cast<size_t>(rows * source.cols));
+    if (tensor.file != nullptr) tensor.encoded->int4_codes(tensor_row, rows, codes);
+    for (int64_t row = 0; row < rows; ++row) {
+      const auto of_row =
+          std::span(codes).subspan(static_cast<size_t>(row * source.cols), static_cast<size_t>(source.cols));
+      if (tensor.file == nullptr) DrawnTensor(tensor, source.cols).int4_row(tensor_row + row, of_row);
+      pack_int4_row(of_row, chunk + (source.offset_of(part.first + (first + row) * part.step) - chunk_begin));
+    }
+  });
+}
+
+void read_int4_scales(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
+  const WeightSource& source = *task.source;
+  const WeightPart& part = *task.part;
+  const TensorInfo& tensor = *part.tensor;
+  const auto of_row = static_cast<size_t>(source.cols);
+  std::vector<uint32_t> words;
+  each_slice(task, source.cols, [&](int64_t first, int64_t rows, int64_t tensor_row) {
+    if (tensor.file != nullptr)
+      words = tensor.encoded->int4_scales(tensor_row, rows);
+    else
+      words.assign(static_cast<size_t>(rows) * of_row,
+                   int4_scale_word(DrawnTensor(tensor, part.tensor_cols()).int4_scale(), 8));
+    for (int64_t row = 0; row < rows; ++row)
+      std::memcpy(chunk + (source.offset_of(part.first + (first + row) * part.step) - chunk_begin),
+                  words.data() + static_cast<size_t>(row) * of_row, of_row * sizeof(uint32_t));
+  });
+}
+
 // Some columns of each row, read by themselves.
 void read_parts_of_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std::vector<std::byte>& scratch) {
   const WeightSource& source = *task.source;
@@ -323,6 +368,8 @@ void read_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std
   if (is_rounded(*task.source, *task.part)) return round_rows(task, chunk, chunk_begin, scratch);
   if (task.source->element == SourceElement::fp8) return read_fp8_rows(task, chunk, chunk_begin, scratch);
   if (task.source->element == SourceElement::fp8_scale) return read_fp8_scales(task, chunk, chunk_begin);
+  if (task.source->element == SourceElement::int4) return read_int4_rows(task, chunk, chunk_begin);
+  if (task.source->element == SourceElement::int4_scale) return read_int4_scales(task, chunk, chunk_begin);
   if (task.part->tensor->file == nullptr) return draw_rows(task, chunk, chunk_begin);
   if (task.part->tensor->encoded != nullptr) return decode_rows(task, chunk, chunk_begin);
   if (task.part->transposed) return read_columns(task, chunk, chunk_begin, scratch);

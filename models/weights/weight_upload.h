@@ -31,10 +31,12 @@ struct WeightPart {
   int64_t tensor_cols() const { return tensor->shape.size() < 2 ? 1 : tensor->shape[transposed ? 0 : 1]; }
 };
 
-// What the elements of a WeightSource are: bf16, e4m3 codes, or the floats that those are multiplied by. Codes and
-// scales are those of an encoded tensor, whose block at row `from` and column `from_col` of its part a row of scales
-// is; otherwise rows of numbers are rounded to codes, with a scale each.
-enum class SourceElement : uint8_t { bf16, fp8, fp8_scale };
+// What the elements of a WeightSource are: bf16, or codes or scales of a WeightLayout. Those are of an encoded tensor,
+// scales of FP8 of its block at row `from` and column `from_col` of their part; otherwise rows of numbers are rounded
+// to FP8, with a scale each.
+enum class SourceElement : uint8_t { bf16, fp8, fp8_scale, int4, int4_scale };
+constexpr bool are_codes(SourceElement e) { return e == SourceElement::fp8 || e == SourceElement::int4; }
+constexpr bool are_scales(SourceElement e) { return e == SourceElement::fp8_scale || e == SourceElement::int4_scale; }
 
 // A weight in the device buffer, under its name, and the tensors that its rows come from.
 struct WeightSource {
@@ -46,8 +48,11 @@ struct WeightSource {
   SourceElement element = SourceElement::bf16;
 
   uint64_t row_bytes() const {
-    const uint64_t bytes = element == SourceElement::bf16 ? 2 : element == SourceElement::fp8 ? 1 : 4;
-    return static_cast<uint64_t>(stride) * bytes;
+    const uint64_t bits = are_scales(element)              ? 32
+                          : element == SourceElement::int4 ? 4
+                          : element == SourceElement::fp8  ? 8
+                                                           : 16;
+    return static_cast<uint64_t>(stride) * bits / 8;
   }
   uint64_t bytes() const { return static_cast<uint64_t>(rows) * row_bytes(); }
   uint64_t offset_of(int64_t row) const { return offset + static_cast<uint64_t>(row) * row_bytes(); }

@@ -43,8 +43,8 @@ uint64_t round_up(uint64_t value, uint64_t multiple) { return (value + multiple 
 // head.
 class Image {
  public:
-  Image(const Checkpoint& checkpoint, const ModelConfig& config, Fp8Matrices fp8 = Fp8Matrices::none)
-      : checkpoint_(checkpoint), config_(config), names_(config.names), fp8_(fp8) {
+  Image(const Checkpoint& checkpoint, const ModelConfig& config, LayerMatrices matrices = LayerMatrices::bf16)
+      : checkpoint_(checkpoint), config_(config), names_(config.names), matrices_(matrices) {
     const ModelConfig& c = config;
     // A file saved from the network without its head leaves the prefix out.
     const std::string bare = names_.embedding + ".weight";
@@ -66,20 +66,20 @@ class Image {
     norm("final_norm", prefix, names_.final_norm);
     if (!c.tied) matrix("head", c.hidden, of_vocabulary(names_.head));
     refuse_unused();
-    if (fp8 == Fp8Matrices::rounded) check_rounding();
-    if (fp8 != Fp8Matrices::none && !config.has_experts() && !config.shard.is_part()) {
-      layouts_.qkv = keep_fp8("qkv", 1);
-      layouts_.out = keep_fp8("out", 1);
-      layouts_.gate_up = keep_fp8(config.gated ? "gate_up" : "up", config.gated ? 2 : 1);
-      layouts_.down = keep_fp8("down", 1);
+    if (matrices == LayerMatrices::rounded) check_rounding();
+    if (matrices != LayerMatrices::bf16 && !config.has_experts() && !config.shard.is_part()) {
+      layouts_.qkv = keep_codes("qkv", 1);
+      layouts_.out = keep_codes("out", 1);
+      layouts_.gate_up = keep_codes(config.gated ? "gate_up" : "up", config.gated ? 2 : 1);
+      layouts_.down = keep_codes("down", 1);
     }
-    if (fp8 == Fp8Matrices::rounded && layouts_ == WeightLayouts{})
+    if (matrices == LayerMatrices::rounded && layouts_ == WeightLayouts{})
       refuse_rounding(names_.transposed ? "its matrices are stored with their inputs first"
                                         : "none of its layers' matrices has a width that is a multiple of 16");
     for (Source& source : sources_) {
       source.offset = bytes_;
       bytes_ += source.bytes();
-      if (source.element != SourceElement::fp8) bytes_ = round_up(bytes_, kArenaAlignBytes);  // else its scales follow
+      if (!are_codes(source.element)) bytes_ = round_up(bytes_, kArenaAlignBytes);  // else its scales follow
     }
   }
 
@@ -350,7 +350,7 @@ class Image {
 
   void add(Source source) { (kept_ ? sources_ : of_others_).push_back(std::move(source)); }
 
-  // ---- FP8
+  // ---- Codes
 
   [[noreturn]] void refuse_rounding(std::string why) const {
     throw Error({.doing = "round the weights to FP8 of",
@@ -367,9 +367,9 @@ class Image {
     if (config_.shard.is_part()) refuse_rounding("devices of --tp multiply bf16 matrices alone");
   }
 
-  // Makes the layers' matrices of this name FP8, each with its scales in a source behind it, if all of them are to be
-  // so, those of other stages, too: each stage has the kernels of the whole network.
-  WeightLayout keep_fp8(const std::string& part, int64_t unit) {
+  // Leaves the codes of the layers' matrices of this name, each with its scales in a source behind it, if all of them
+  // have one layout, those of other stages, too: each stage has the kernels of the whole network.
+  WeightLayout keep_codes(const std::string& part, int64_t unit) {
     const auto is_of_part = [&](const Source& source) {
       return source.name.starts_with('l') && source.name.ends_with("." + part);
     };
@@ -377,7 +377,8 @@ class Image {
     for (const auto* sources : {&sources_, &of_others_})
       for (const Source& source : *sources) {
         if (!is_of_part(source)) continue;
-        const std::optional<WeightLayout> own = fp8_layout(source, unit);
+        std::optional<WeightLayout> own = fp8_layout(source, unit);
+        if (!own) own = int4_layout(source);
         if (!own || (layout && *layout != *own)) return {};
         layout = own;
       }
@@ -386,7 +387,7 @@ class Image {
     for (Source& source : sources_) {
       all.push_back(std::move(source));
       if (!is_of_part(all.back())) continue;
-      all.back().element = SourceElement::fp8;
+      all.back().element = layout->is_int4() ? SourceElement::int4 : SourceElement::fp8;
       all.push_back(scales_of(all.back(), *layout));
     }
     sources_ = std::move(all);
@@ -403,7 +404,7 @@ class Image {
       std::optional<ScaleBlock> block;
       if (part.tensor->encoded != nullptr)
         block = part.tensor->encoded->fp8_block();
-      else if (fp8_ == Fp8Matrices::rounded)
+      else if (matrices_ == LayerMatrices::rounded)
         block = {1, part.tensor_cols()};
       if (!block || part.transposed) return {};
       const bool of_rows = block->cols >= part.tensor_cols(),
@@ -413,6 +414,21 @@ class Image {
       if (layout.in_blocks && part.from_col % kBlock != 0) return {};
     }
     if (layout.in_blocks && !groups_of(source, layout)) return {};
+    return layout;
+  }
+
+  // Groups of as many columns in all tensors.
+  static std::optional<WeightLayout> int4_layout(const Source& source) {
+    WeightLayout layout{WeightCode::int4};
+    if (source.parts.empty() || source.cols % layout.padded_to() != 0) return {};
+    const TensorInfo* known = nullptr;
+    for (const WeightPart& part : source.parts) {
+      if (part.tensor == known) continue;
+      known = part.tensor;
+      const std::optional<int64_t> group = known->encoded ? known->encoded->int4_group() : std::nullopt;
+      if (!group || part.transposed || (layout.group != 0 && layout.group != *group)) return {};
+      layout.group = *group;
+    }
     return layout;
   }
 
@@ -439,6 +455,10 @@ class Image {
   static Source scales_of(const Source& source, const WeightLayout& layout) {
     constexpr int64_t kBlock = WeightLayout::kScaleBlock;
     Source scales{source.name + kScalesEnding, 0, source.rows, 1, 1, source.parts, SourceElement::fp8_scale};
+    if (layout.is_int4()) {
+      scales.element = SourceElement::int4_scale;
+      scales.cols = scales.stride = source.cols / layout.group;
+    }
     if (!layout.in_blocks) return scales;
     scales.rows = layout.groups(source.rows);
     scales.cols = (source.cols + kBlock - 1) / kBlock;
@@ -472,7 +492,7 @@ class Image {
   const Checkpoint& checkpoint_;
   const ModelConfig& config_;
   TensorNames names_;
-  const Fp8Matrices fp8_;
+  const LayerMatrices matrices_;
   std::vector<Source> sources_;
   std::set<const TensorInfo*> used_;  // also by other stages
   bool kept_ = true;                  // what add() is given
@@ -484,8 +504,8 @@ class Image {
 
 }  // namespace
 
-WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config, Fp8Matrices fp8) {
-  const Image image(checkpoint, config, fp8);
+WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config, LayerMatrices matrices) {
+  const Image image(checkpoint, config, matrices);
   return {image.tensors(), image.bytes(), image.bytes_per_token(), image.layouts()};
 }
 
@@ -506,14 +526,14 @@ DecoderWeights DecoderWeights::load(Device& device, Stream& stream, const Checkp
 }
 
 DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& checkpoint, const ModelConfig& config,
-                                             Fp8Matrices fp8) {
-  const Image image(checkpoint, config, fp8);
+                                             LayerMatrices matrices) {
+  const Image image(checkpoint, config, matrices);
   DecoderWeights weights(DeviceBuffer(device, "weights", image.bytes()));
 
   std::map<std::string_view, const Source*> sources;
   for (const Source& s : image.sources()) {
     sources.emplace(s.name, &s);
-    if (s.element == SourceElement::fp8_scale)
+    if (are_scales(s.element))
       weights.ranges_.back().bytes += s.bytes();
     else
       weights.ranges_.push_back({s.name, weights.buffer_.address() + s.offset, s.bytes(), "weight"});
@@ -531,7 +551,7 @@ DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& c
     if (found == sources.end()) return {};
     const Source& s = *found->second;
     WeightMatrix found_matrix{vector(name), s.rows, s.cols, s.stride, vector(name + ".bias"), {}};
-    if (s.element == SourceElement::fp8) {
+    if (are_codes(s.element)) {
       const WeightLayouts& all = image.layouts();
       found_matrix.layout = name.ends_with("qkv")    ? all.qkv
                             : name.ends_with("out")  ? all.out

@@ -22,8 +22,8 @@ struct NormWeights {
 
 // Row r of the matrix is at data + r * stride: rows start 16-byte aligned, so that they can be read in 16-byte words.
 struct WeightMatrix {
-  // [rows, stride], row-major; columns from cols on are zero. Of FP8 weights, whose elements are bytes, the scales
-  // follow (kernels_src/product/format/weight_layout.h), and an element of the view is two bytes of any of these.
+  // [rows, stride], row-major; columns from cols on are zero. Of FP8 and int4 weights the scales follow
+  // (kernels_src/product/format/weight_layout.h), and an element of the view is two bytes of any of these.
   Weight<WeightElement> data;
   int64_t rows = 0;
   int64_t cols = 0;
@@ -48,9 +48,9 @@ struct LayerWeights {
   Weight<WeightElement> feed_forward_post_norm;  // [hidden]
 };
 
-// Which of the layers' matrices are FP8 on the device: none, those that the checkpoint has so in a form that kernels
-// multiply, or all that can be, rounded while they load with a scale for each row.
-enum class Fp8Matrices : uint8_t { none, stored, rounded };
+// What the layers' matrices are on the device: bf16, all of them; FP8 or int4 where the checkpoint has them in a form
+// that kernels multiply; or FP8, all that can be, rounded while they load with a scale for each row.
+enum class LayerMatrices : uint8_t { bf16, stored, rounded };
 
 // What DecoderWeights::load would read and put on a device.
 struct WeightFootprint {
@@ -59,11 +59,11 @@ struct WeightFootprint {
   uint64_t bytes_per_token = 0;            // as DecoderWeights::bytes_per_token()
   WeightLayouts layouts;                   // as DecoderWeights::layouts()
 };
-// From the headers alone: no tensor is read. Throws Error where config and tensors disagree, as load does, and (usage)
-// where the matrices are to be rounded of a quantized checkpoint, of a mixture of experts, of a part of a team, or of a
-// network that has none in a shape for FP8.
+// From the headers, and of int4 matrices the order of their columns: no weight is read. Throws Error where config and
+// tensors disagree, as load does, and (usage) where the matrices are to be rounded of a quantized checkpoint, of a
+// mixture of experts, of a part of a team, or of a network that has none in a shape for FP8.
 WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config,
-                                 Fp8Matrices fp8 = Fp8Matrices::none);
+                                 LayerMatrices matrices = LayerMatrices::bf16);
 
 // What DecoderWeights::place would have read, each at its offset in the buffer: which rows of which tensors become
 // which of ours. They live as long as the checkpoint. Throws Error as weight_footprint.
@@ -80,7 +80,7 @@ class DecoderWeights {
   struct Places;
   // The first half of load(): every tensor has its place in device memory, and none has been read.
   static Places place(Device& device, const Checkpoint& checkpoint, const ModelConfig& config,
-                      Fp8Matrices fp8 = Fp8Matrices::none);
+                      LayerMatrices matrices = LayerMatrices::bf16);
 
   const WeightMatrix& embedding() const { return embedding_; }   // [vocab, hidden]
   const WeightMatrix& positions() const { return positions_; }   // [max_position, hidden], if they are learned
@@ -106,7 +106,7 @@ class DecoderWeights {
   // Throws Error with the bytes needed and free, and has changed nothing then.
   void take_memory();
 
-  // The layouts of all layers: a part is FP8 where it is in every layer.
+  // The layouts of all layers: a part is FP8 or int4 where it is in every layer.
   const WeightLayouts& layouts() const { return layouts_; }
 
   // What one token reads: everything once, but of an embedding that is not also the head, and of positions, one row.

@@ -176,6 +176,15 @@ class Quantize(CommandTest):
         self.assertIn("fp8", self.succeed(*on_device("tune", DEMO, "--quantization", "fp8", "--remove"), NODEWRIGHT_CACHE=self.folder))
         self.assertNotIn("fp8", self.succeed(*on_device("tune", DEMO, "--remove"), NODEWRIGHT_CACHE=self.folder))
 
+    def test_int4_stays_int4_where_128_divide_the_columns(self):
+        _, said = self.divergence(self.made("int4-g128"))
+        self.assertRegex(said, r"\Anodewright: weights: [^\n]+; down multiplied in int4; bf16: embedding, head, qkv, out, gate_up \([^\n]+\)\n\Z")
+        plain, stored = (json.loads(self.succeed("inspect", model, "--device", "none", "--json")) for model in (DEMO, self.made("int4-g128")))
+        saved = 4 * 192 * 512 * (2 - 0.5 - 4 / 128)  # of four layers' matrices
+        for key in ("device_bytes", "weight_bytes_per_token"):
+            self.assertEqual(saved, plain[key] - stored[key])
+        self.assertIn("int4, groups of 128", self.succeed(*on_device("tune", self.made("int4-g128"), "--remove"), NODEWRIGHT_CACHE=self.folder))
+
     def test_what_cannot_be_rounded_is_refused(self):
         def refused(named, model, *words):
             self.assert_refused(USAGE, named, *on_device("generate", model, "--prompt-ids", "1,2", "--quantization", "fp8", *words))

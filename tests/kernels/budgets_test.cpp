@@ -258,16 +258,15 @@ TEST(KernelRulesSweep, HoldForTheExamplesKernels) {
   for (const Card& card : {kA100, kH100}) checked_budgets(nanogpt_kernels_on(card));
 }
 
-// With both forms of scales; a step of 128 rows dequantizes.
-TEST(KernelRulesSweep, HoldForFp8Weights) {
+// Whatever shares a scale; a step of 128 rows dequantizes.
+TEST(KernelRulesSweep, HoldForFp8AndInt4Weights) {
   ShippedKernels kernels;
-  for (const bool in_blocks : {false, true})
-    for (const ModelConfig& whole : {llama_1b(), llama_3b(), qwen3_4b()}) {
-      const ModelConfig config = with_fp8(whole, in_blocks);
+  for (const ModelConfig& whole : {llama_1b(), llama_3b(), qwen3_4b()})
+    for (const ModelConfig& config :
+         {with_fp8(whole, false), with_fp8(whole, true), with_int4(whole, 32), with_int4(whole, 128)})
       for (const int64_t rows : {1, 2, 4, 8, 16, 32, 64, 128})
         add_step(kernels, kH100, config, shipped_step(kH100, config, rows));
-    }
-  std::erase_if(kernels, [](const auto& entry) { return entry.first.find("kFormat=1") == std::string::npos; });
+  std::erase_if(kernels, [](const auto& entry) { return entry.first.find("kFormat=") == std::string::npos; });
   EXPECT_GT(kernels.size(), 60u);
   checked_budgets(kernels);
 }

@@ -83,6 +83,12 @@ inline ModelConfig with_fp8(ModelConfig config, bool in_blocks) {
   config.layouts = {layout, layout, of_gates, layout};
   return config;
 }
+// And with int4 weights.
+inline ModelConfig with_int4(ModelConfig config, int64_t group) {
+  const WeightLayout layout{WeightCode::int4, false, 1, group};
+  config.layouts = {layout, layout, layout, layout};
+  return config;
+}
 inline std::vector<NamedModel> models_in_fp8() {
   return {{"Llama-3.2-3B, FP8 rows", with_fp8(llama_3b(), false)},
           {"Qwen3-4B, FP8 blocks", with_fp8(qwen3_4b(), true)}};

@@ -3,10 +3,12 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "models/weights/formats/column_packed_matrix.h"
+#include "models/weights/formats/int4_words.h"
 #include "models/weights/formats/packing_rules.h"
 #include "models/weights/formats/stored_tensor.h"
 
@@ -65,6 +67,13 @@ class ColumnPackedFormat : public WeightFormat {
 
   bool stores(const std::string& name, const Checkpoint& checkpoint) const override {
     return !module_of(name).empty() && checkpoint.find(module_of(name) + ".qweight") != nullptr;
+  }
+
+  std::unique_ptr<EncodedMatrix> drawn(const std::string& name, const std::vector<int64_t>& shape) const override {
+    const std::optional<Packing> packing = rules_.packed(module_of(name));
+    if (!packing || packing->bits != 4 || layout_.ordered) return nullptr;
+    return std::make_unique<DrawnMatrix>(std::nullopt,
+                                         int4_group_of(packing->group < 0 ? shape[1] : packing->group, shape[1]));
   }
 
   // AutoGPTQ gives each module a bias, of zeros where the network has none.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "models/weights/formats/int4_words.h"
 #include "models/weights/formats/packed_codes.h"
 #include "models/weights/formats/stored_tensor.h"
 
@@ -24,18 +25,30 @@ class ColumnPackedMatrix : public EncodedMatrix {
   void decode(int64_t first, int64_t rows, std::span<float> to) const override {
     const Factors factors = factors_of(first, rows);
     const std::vector<int32_t> groups = groups_of();
+    each_tile(first, rows, [&](int64_t row, int64_t begin, int64_t end, const uint8_t* codes) {
+      scale(codes, begin, end, factors, row, groups, to.data() + row * p_.cols + begin);
+    });
+  }
+
+  std::optional<int64_t> int4_group() const override {
+    return p_.bits == 4 && groups_of().empty() ? int4_group_of(p_.group, p_.cols) : std::nullopt;
+  }
+  void int4_codes(int64_t first, int64_t rows, std::span<uint8_t> to) const override {
+    each_tile(first, rows, [&](int64_t row, int64_t begin, int64_t end, const uint8_t* codes) {
+      std::copy_n(codes, end - begin, to.data() + row * p_.cols + begin);
+    });
+  }
+  std::vector<uint32_t> int4_scales(int64_t first, int64_t rows) const override {
+    const int64_t group = *int4_group_of(p_.group, p_.cols);
+    const Factors factors = factors_of(first, rows);
     std::vector<uint32_t> words;
-    for (int64_t begin = 0; begin < p_.cols; begin += kTile) {
-      const int64_t end = std::min(begin + kTile, p_.cols);
-      const auto finish = [&](int64_t row, const uint8_t* codes) {
-        if (row < 0 || row >= rows) return;
-        scale(codes, begin, end, factors, row, groups, to.data() + row * p_.cols + begin);
-      };
-      if (p_.packs_inputs)
-        inputs_of_words(first, rows, begin, end, words, finish);
-      else
-        outputs_of_words(first, rows, begin, end, words, finish);
-    }
+    words.reserve(static_cast<size_t>(rows * (p_.cols / group)));
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t col = 0; col < p_.cols; col += group) {
+        const auto at = static_cast<size_t>(row * p_.group_count() + col / p_.group);
+        words.push_back(int4_scale_word(factors.scales[at], static_cast<uint8_t>(factors.zeros[at])));
+      }
+    return words;
   }
 
  private:
@@ -62,6 +75,22 @@ class ColumnPackedMatrix : public EncodedMatrix {
       }
     }
     return factors;
+  }
+
+  // Calls f(row, begin, end, codes of inputs [begin, end)) for each row, tile after tile.
+  template <class F>
+  void each_tile(int64_t first, int64_t rows, const F& f) const {
+    std::vector<uint32_t> words;
+    for (int64_t begin = 0; begin < p_.cols; begin += kTile) {
+      const int64_t end = std::min(begin + kTile, p_.cols);
+      const auto finish = [&](int64_t row, const uint8_t* codes) {
+        if (row >= 0 && row < rows) f(row, begin, end, codes);
+      };
+      if (p_.packs_inputs)
+        inputs_of_words(first, rows, begin, end, words, finish);
+      else
+        outputs_of_words(first, rows, begin, end, words, finish);
+    }
   }
 
   // Calls finish(row, codes of inputs [begin, end)) for each row, where a word holds inputs.

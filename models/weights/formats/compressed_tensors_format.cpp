@@ -11,6 +11,7 @@
 #include "base/json_file.h"
 #include "models/config/config_fields.h"
 #include "models/config/name_pattern.h"
+#include "models/weights/formats/int4_words.h"
 #include "models/weights/formats/scaled_matrix.h"
 #include "models/weights/formats/stored_tensor.h"
 #include "models/weights/formats/weight_format.h"
@@ -166,12 +167,13 @@ class CompressedTensorsFormat : public WeightFormat {
     return checkpoint.find(name + "_packed") != nullptr;
   }
 
-  std::optional<ScaleBlock> drawn_fp8_block(const std::string& name, const std::vector<int64_t>& shape) const override {
+  std::unique_ptr<EncodedMatrix> drawn(const std::string& name, const std::vector<int64_t>& shape) const override {
     const Scheme* scheme = scheme_of(module_of(name));
-    if (scheme == nullptr || scheme->compressor != Compressor::floats) return {};
-    const bool whole_rows = scheme->strategy == Strategy::tensor || scheme->strategy == Strategy::channel;
-    return ScaleBlock{scheme->strategy == Strategy::tensor ? shape[0] : scheme->block_rows,
-                      whole_rows ? shape[1] : scheme->block_cols};
+    if (scheme == nullptr) return nullptr;
+    const ScaleBlock block = block_of(*scheme, shape);
+    if (scheme->compressor == Compressor::floats) return std::make_unique<DrawnMatrix>(block, std::nullopt);
+    if (scheme->compressor != Compressor::packed || scheme->bits != 4 || scheme->ordered) return nullptr;
+    return std::make_unique<DrawnMatrix>(std::nullopt, int4_group_of(block.cols, shape[1]));
   }
 
  private:
@@ -184,6 +186,12 @@ class CompressedTensorsFormat : public WeightFormat {
     return nullptr;
   }
 
+  static ScaleBlock block_of(const Scheme& scheme, const std::vector<int64_t>& shape) {
+    const bool whole_rows = scheme.strategy == Strategy::tensor || scheme.strategy == Strategy::channel;
+    return {scheme.strategy == Strategy::tensor ? shape[0] : scheme.block_rows,
+            whole_rows ? shape[1] : scheme.block_cols};
+  }
+
   static ScaledParts parts_of(const std::string& name, const std::vector<int64_t>& shape, const Scheme& scheme,
                               const Checkpoint& checkpoint) {
     const auto require = [&](const char* ending, std::initializer_list<std::vector<int64_t>> shapes,
@@ -191,10 +199,9 @@ class CompressedTensorsFormat : public WeightFormat {
       return &require_stored(checkpoint, name + ending, shapes, dtypes, name);
     };
     const int64_t rows = shape[0], cols = shape[1];
-    ScaledParts parts{.bits = scheme.bits, .rows = rows, .cols = cols};
-    parts.block_rows = scheme.strategy == Strategy::tensor ? rows : scheme.block_rows;
-    const bool whole_rows = scheme.strategy == Strategy::tensor || scheme.strategy == Strategy::channel;
-    parts.block_cols = whole_rows ? cols : scheme.block_cols;
+    const ScaleBlock block = block_of(scheme, shape);
+    ScaledParts parts{
+        .bits = scheme.bits, .rows = rows, .cols = cols, .block_rows = block.rows, .block_cols = block.cols};
     switch (scheme.compressor) {
       case Compressor::dense:
         break;

@@ -37,6 +37,15 @@ class EncodedMatrix {
   // The scales of those blocks, of rows [first, end) of them: [end - first, blocks of a row].
   virtual std::vector<float> fp8_scales(int64_t /*first*/, int64_t /*end*/) const { return {}; }
 
+  // Where the codes are integers of 4 bits, w = (code - zero) * scale with a scale and a zero for each group of a row's
+  // columns, in order: how many columns share them for kernels (int4_words.h). Empty: the matrix is of another kind, or
+  // kernels read no such groups. It may read the order of columns, and throws Error as decode() does.
+  virtual std::optional<int64_t> int4_group() const { return {}; }
+  // Those codes of rows [first, first + rows), a byte each: [rows, cols].
+  virtual void int4_codes(int64_t /*first*/, int64_t /*rows*/, std::span<uint8_t> /*to*/) const {}
+  // And a word of each of the groups: [rows, cols / int4_group()].
+  virtual std::vector<uint32_t> int4_scales(int64_t /*first*/, int64_t /*rows*/) const { return {}; }
+
   // "int4, groups of 128".
   const std::string& format() const { return format_; }
   // The tensors that it reads, the codes first. They live as long as the checkpoint.
@@ -57,15 +66,18 @@ class EncodedMatrix {
   std::vector<const TensorInfo*> stored_;
 };
 
-// A matrix in FP8 whose values are drawn (models/weights/drawn_weights.h).
-class DrawnFp8Matrix : public EncodedMatrix {
+// A matrix in FP8 or int4 whose values are drawn (models/weights/drawn_weights.h).
+class DrawnMatrix : public EncodedMatrix {
  public:
-  explicit DrawnFp8Matrix(const ScaleBlock& block) : EncodedMatrix("fp8, drawn", {}), block_(block) {}
+  DrawnMatrix(std::optional<ScaleBlock> fp8_block, std::optional<int64_t> int4_group)
+      : EncodedMatrix("drawn", {}), fp8_block_(fp8_block), int4_group_(int4_group) {}
   void decode(int64_t, int64_t, std::span<float>) const override {}
-  std::optional<ScaleBlock> fp8_block() const override { return block_; }
+  std::optional<ScaleBlock> fp8_block() const override { return fp8_block_; }
+  std::optional<int64_t> int4_group() const override { return int4_group_; }
 
  private:
-  ScaleBlock block_;
+  std::optional<ScaleBlock> fp8_block_;
+  std::optional<int64_t> int4_group_;
 };
 
 }  // namespace nodewright

@@ -44,8 +44,9 @@ class Fp8Format : public WeightFormat {
 
   bool stores(const std::string&, const Checkpoint&) const override { return false; }  // under the same name
 
-  std::optional<ScaleBlock> drawn_fp8_block(const std::string&, const std::vector<int64_t>& shape) const override {
-    return block_rows_ == 0 ? ScaleBlock{shape[0], shape[1]} : ScaleBlock{block_rows_, block_cols_};
+  std::unique_ptr<EncodedMatrix> drawn(const std::string&, const std::vector<int64_t>& shape) const override {
+    return std::make_unique<DrawnMatrix>(
+        block_rows_ == 0 ? ScaleBlock{shape[0], shape[1]} : ScaleBlock{block_rows_, block_cols_}, std::nullopt);
   }
 
  private:

@@ -48,10 +48,14 @@ void PackingRules::add_pattern(const std::string& pattern, bool from_beginning, 
 }
 
 Packing PackingRules::of(const std::string& module) const {
+  if (const std::optional<Packing> packing = packed(module)) return *packing;
+  refuse_module(fmt::format("{} gives module {} {} bits, which the files hold packed", key_, in_quotes(module),
+                            lookup(module).bits));
+}
+
+std::optional<Packing> PackingRules::packed(const std::string& module) const {
   const Packing packing = lookup(module);
-  if (packing.bits < kUnpackedBits) return packing;
-  refuse_module(
-      fmt::format("{} gives module {} {} bits, which the files hold packed", key_, in_quotes(module), packing.bits));
+  return packing.bits < kUnpackedBits ? std::optional(packing) : std::nullopt;
 }
 
 Packing PackingRules::lookup(const std::string& module) const {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <regex>
 #include <string>
 #include <vector>
@@ -35,6 +36,8 @@ class PackingRules {
   // For a packed module; a name comes before patterns. Throws Error where two patterns say different things of it, or
   // the list says that it is not packed.
   Packing of(const std::string& module) const;
+  // The same where the module need not be packed: nothing where the list says that it is not.
+  std::optional<Packing> packed(const std::string& module) const;
   // "int4, groups of 128", or "int4, groups of 128, by module".
   std::string words() const;
 

@@ -7,6 +7,7 @@
 #include <initializer_list>
 #include <vector>
 
+#include "models/weights/formats/int4_words.h"
 #include "models/weights/formats/packed_codes.h"
 #include "models/weights/formats/stored_tensor.h"
 
@@ -68,6 +69,32 @@ class ScaledMatrix : public EncodedMatrix {
   }
   std::vector<float> fp8_scales(int64_t first, int64_t end) const override { return scales_of(first, end); }
 
+  std::optional<int64_t> int4_group() const override {
+    if (p_.kind != CodeKind::packed || p_.bits != 4 || !groups_of().empty()) return {};
+    return int4_group_of(p_.block_cols, p_.cols);
+  }
+  void int4_codes(int64_t first, int64_t rows, std::span<uint8_t> to) const override {
+    std::vector<std::byte> words(static_cast<uint64_t>(rows * p_.cols / 2));
+    p_.codes->file->read(p_.codes->offset + static_cast<uint64_t>(first * p_.cols / 2), words);
+    unpack(words.data(), to);
+  }
+  std::vector<uint32_t> int4_scales(int64_t first, int64_t rows) const override {
+    const int64_t group = *int4_group_of(p_.block_cols, p_.cols), grid_cols = p_.grid_cols();
+    const int64_t first_grid = first / p_.block_rows, end_grid = (first + rows - 1) / p_.block_rows + 1;
+    const std::vector<float> scales = scales_of(first_grid, end_grid), zeros = zeros_of(first_grid, end_grid);
+    std::vector<uint32_t> words;
+    words.reserve(static_cast<size_t>(rows * (p_.cols / group)));
+    for (int64_t row = first; row < first + rows; ++row)
+      for (int64_t col = 0; col < p_.cols; col += group) {
+        const auto at = static_cast<size_t>((row / p_.block_rows - first_grid) * grid_cols + col / p_.block_cols);
+        const float zero = zeros.empty() ? 0 : zeros[at];
+        if (zero < -8 || zero > 7)
+          refuse_stored(*p_.zeros, fmt::format("row {} has the zero {}, expected -8 to 7", row, zero));
+        words.push_back(int4_scale_word(scales[at], static_cast<uint8_t>(zero + 8)));
+      }
+    return words;
+  }
+
  private:
   void check_shape() const {
     int64_t shape[2] = {};
@@ -124,11 +151,14 @@ class ScaledMatrix : public EncodedMatrix {
     std::vector<int32_t> groups(static_cast<size_t>(p_.cols));
     read_elements(*p_.groups, 0, std::span(groups));
     if (std::ranges::all_of(groups, [](int32_t group) { return group == -1; })) return {};
-    for (size_t c = 0; c < groups.size(); ++c)
+    bool in_order = true;
+    for (size_t c = 0; c < groups.size(); ++c) {
       if (groups[c] < 0 || groups[c] >= p_.grid_cols())
         refuse_stored(*p_.groups,
                       fmt::format("element {} is {}, expected a group from 0 to {}", c, groups[c], p_.grid_cols() - 1));
-    return groups;
+      in_order = in_order && groups[c] == static_cast<int64_t>(c) / p_.block_cols;
+    }
+    return in_order ? std::vector<int32_t>() : groups;
   }
 
   float code_of(uint32_t word, uint64_t place) const {

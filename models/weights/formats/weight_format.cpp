@@ -70,8 +70,8 @@ std::unique_ptr<WeightFormat> declared_in(const ConfigFields& config) {
 
 }  // namespace
 
-std::optional<ScaleBlock> WeightFormat::drawn_fp8_block(const std::string&, const std::vector<int64_t>&) const {
-  return {};
+std::unique_ptr<EncodedMatrix> WeightFormat::drawn(const std::string&, const std::vector<int64_t>&) const {
+  return nullptr;
 }
 
 bool WeightFormat::is_spare(const TensorInfo& tensor, const Checkpoint&) const {

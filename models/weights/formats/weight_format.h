@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -33,8 +32,8 @@ class WeightFormat {
   // Whether there is such a matrix under names of the format's own; its shape is not looked at.
   virtual bool stores(const std::string& name, const Checkpoint& checkpoint) const = 0;
 
-  // Where matrices of this shape are FP8 in it, what shares a scale: for weights that are drawn.
-  virtual std::optional<ScaleBlock> drawn_fp8_block(const std::string& name, const std::vector<int64_t>& shape) const;
+  // A matrix of this name and shape whose values are drawn, where the format has it in FP8 or int4; else null.
+  virtual std::unique_ptr<EncodedMatrix> drawn(const std::string& name, const std::vector<int64_t>& shape) const;
 
   // Whether a tensor belongs to the format, and not to weights: scales of activations or of the cache.
   virtual bool is_spare(const TensorInfo& tensor, const Checkpoint& checkpoint) const;

@@ -97,5 +97,18 @@ TEST_F(TuningFile, IsRefusedWithWhatIsWrong) {
   }
 }
 
+// A matrix in another format is multiplied by other kernels.
+TEST(TuningKey, NamesTheFormatOfTheWeights) {
+  ModelConfig config;
+  const auto sizes_with = [&](const WeightLayout& down) {
+    config.layouts.down = down;
+    return model_sizes(config);
+  };
+  const std::string bf16 = sizes_with({});
+  EXPECT_EQ(sizes_with({WeightCode::int4, false, 1, 64}), bf16 + ", int4, groups of 64");
+  EXPECT_EQ(sizes_with({WeightCode::fp8}), bf16 + ", fp8");
+  EXPECT_EQ(sizes_with({WeightCode::fp8, true}), bf16 + ", fp8 in blocks");
+}
+
 }  // namespace
 }  // namespace nodewright
