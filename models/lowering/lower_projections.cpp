@@ -152,6 +152,7 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
              bool holds) {
   const bool always = at.step.always_holds(at.config);
   const Op& product = spec.product;
+  if (product.weights.is_int4() && product.weights.group < 64) return "a span of columns has one scale";
   const bool normed = norm.norms != Norms::none, gained = norm.norms == Norms::gained || norm.norms == Norms::before;
   std::vector<Constant> constants = with_input(spec, norm, kernel.constants);
   if (normed) constants.push_back(constant("kGained", gained));
@@ -259,7 +260,6 @@ int64_t bytes_of(const Op& product) { return product.outputs * row_stride(produc
 // Why no kernel of the step's own multiplies, or nothing.
 std::string why_not(const LoweringContext& at, const ProductSpec& spec, ResidualForm form) {
   const bool deferred = form == ResidualForm::deferred;
-  if (!multiplies_codes(spec.product.weights)) return "a library alone multiplies its weights, dequantized";
   if (spec.end == End::logits) return at.step.has_head_product() ? "the step's head is a library's product" : "";
   if (spec.post_norm && !spec.exchanged && !deferred) return "its norm is left to the next kernel, and none takes it";
   if (is_library_used(at, form)) return "the step's products are a library's";

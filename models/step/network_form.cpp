@@ -8,7 +8,6 @@ NetworkForm network_form(const Network& network) {
   NetworkForm form{.post_norms = has_post_norms(network), .products = true, .gained = true};
   std::set<int> residuals;           // values
   bool biased = true, alone = true;  // each product of a layer has a bias; no sums over ranks
-  bool by_library = false;
   const auto look_at = [&](const Op& op, bool in_layer) {
     if (op.kind == OpKind::embed || op.kind == OpKind::embed_shared || op.kind == OpKind::add)
       residuals.insert(op.out.id);
@@ -17,7 +16,6 @@ NetworkForm network_form(const Network& network) {
     form.products &= !bare;
     biased &= !in_layer || !multiplies || op.bias;
     form.quantized |= multiplies && op.weights.is_quantized();
-    by_library |= multiplies && !multiplies_codes(op.weights);
     alone &= op.kind != OpKind::reduce;
     form.gained &= (op.kind != OpKind::norm || op.norm == Norm::rms) && op.kind != OpKind::expert_product;
   };
@@ -31,7 +29,6 @@ NetworkForm network_form(const Network& network) {
   // a tile kernel computes both for itself: past one tile of 8 rows a kernel before norms them
   // (bench/results/2026-11-28-h200-rows-in-tiles.txt). Ranks of a team would multiply with a library.
   if (form.products && !form.gained && alone) form.products_from = biased ? 4 : form.post_norms ? 9 : kProductsFromRows;
-  if (by_library) form.products_from = 1;
   return form;
 }
 

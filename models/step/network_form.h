@@ -19,10 +19,6 @@ inline constexpr int64_t kHeldToRows = 32;
 // product would read them dequantized.
 inline constexpr int64_t kHeldToRowsOfCodes = 64;
 
-// Whether kernels of the step's own multiply such weights. Others are multiplied by a library, dequantized, in steps of
-// any number of rows.
-constexpr bool multiplies_codes(const WeightLayout& weights) { return !weights.is_int4(); }
-
 struct NetworkForm {
   bool post_norms = false;  // has_post_norms
   bool tiles = false;       // tiles take some product of a layer: not of the residual itself, without a norm

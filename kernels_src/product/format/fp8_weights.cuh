@@ -97,6 +97,12 @@ NODEWRIGHT_DEVICE void prefetch_line([[maybe_unused]] const float* address) {
 #endif
 }
 
+NODEWRIGHT_DEVICE void prefetch_to_l2([[maybe_unused]] const float* address) {
+#ifdef __CUDACC_RTC__
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
+#endif
+}
+
 struct Fp8Weights {
   using Element = fp8;
   using Eight = EightFp8;  // eight elements of a row

@@ -33,9 +33,52 @@ struct Int4Weights {
   using Element = int4_pair;
   using Eight = EightInt4;
   static constexpr int kElementBytes = 1, kColumnsOfElement = 2;
+  static constexpr int kXPadding = 64;  // as of Bf16Weights, as are the columns of lanes
+  NODEWRIGHT_DEVICE static constexpr int step_column(int step) { return step * 32; }
+  static constexpr int kLaneColumns = 8;
+  template <int kRows, class Load>
+  struct Span;  // none: Int4Span takes zeros, too
+  // Where the 8 bytes of lane (g, t) lie of a span that begins at `column`.
+  NODEWRIGHT_DEVICE static int span_byte(int column) {
+    return column / 128 * 64 + lane_of_warp() % 4 * 16 + column % 128 / 8;
+  }
   static constexpr int kChunksOfWord = 4;
   NODEWRIGHT_DEVICE static Eight eight(uint4 word, int chunk) {
     return {chunk == 0 ? word.x : chunk == 1 ? word.y : chunk == 2 ? word.z : word.w, 0.0f};
+  }
+};
+
+// A lane's words of a span of 64 columns, half of what four lanes hold of a row's 128, as bf16: codes minus zeros,
+// exactly. load(row): its 8 bytes of W's row g or g + 8; zero(row): that row's, in the span.
+template <int kRows, class Load, class Zero>
+struct Int4Span {
+  uint2 words[kRows / 8];
+  float zeros[kRows / 8];
+  NODEWRIGHT_DEVICE Int4Span(const Load& load, const Zero& zero) {
+    NODEWRIGHT_UNROLL
+    for (int i = 0; i < kRows / 8; ++i) {
+      const int row = lane_of_warp() / 4 + 8 * i;
+      words[i] = load(row), zeros[i] = zero(row);
+    }
+  }
+  NODEWRIGHT_DEVICE uint4 operator()(int s, int row) const {
+    const uint32_t eight = s == 0 ? words[row / 8].x : words[row / 8].y;
+    const float zero = zeros[row / 8];
+    return {pair(eight, zero), pair(eight >> 4, zero), pair(eight >> 8, zero), pair(eight >> 12, zero)};
+  }
+
+ private:
+  NODEWRIGHT_DEVICE static uint32_t pair(uint32_t eight, float zero) {
+#ifdef __CUDACC_RTC__
+    // 128 + code, whose last bit of fraction is 1; then times 1, minus 128 + zero.
+    const uint32_t raised = (eight & 0x000f000fu) | 0x43004300u;
+    uint32_t offsets, codes;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %1;" : "=r"(offsets) : "f"(-128.0f - zero));
+    asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(codes) : "r"(raised), "r"(0x3f803f80u), "r"(offsets));
+    return codes;
+#else
+    return pack_bf16(static_cast<float>(eight & 0xfu) - zero, static_cast<float>(eight >> 16 & 0xfu) - zero);
+#endif
   }
 };
 

@@ -37,12 +37,17 @@ constexpr bool kScaledBlocks = kFormat != 0 && kScaleColumns != 0 && !kInt4;  //
 constexpr int kUnitOfScales = static_cast<int>(kScaleUnit);
 constexpr int kRowsOfScales = static_cast<int>(WeightLayout::kScaleBlock) * kUnitOfScales;  // of kUnitOfScales groups
 
+// The bytes of some columns of a row.
+constexpr int bytes_of_columns(int64_t columns) {
+  return static_cast<int>(columns / Weights::kColumnsOfElement * Weights::kElementBytes);
+}
+
 NODEWRIGHT_DEVICE const Stored* stored(const WeightIn& w) { return reinterpret_cast<const Stored*>(w.weight.data); }
 // After the rows of W. kStride: columns between two rows.
 template <int64_t kStride>
 NODEWRIGHT_DEVICE const float* scales_of(const bf16* weight, int64_t outputs) {
   return reinterpret_cast<const float*>(reinterpret_cast<const unsigned char*>(weight) +
-                                        outputs * (kStride / Weights::kColumnsOfElement * Weights::kElementBytes));
+                                        outputs * bytes_of_columns(kStride));
 }
 template <int64_t kStride>
 NODEWRIGHT_DEVICE const float* scales_of(const WeightIn& w) {

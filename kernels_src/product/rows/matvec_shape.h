@@ -35,7 +35,8 @@ struct MatvecShape {
   // Rows of x that one block multiplies, weights read once for all of them; more rows go to grid.y. A thread's slices
   // of x are held in registers: at most 8 chunks of 8 floats, and half of a thread's registers.
   constexpr int64_t tile() const {
-    const int64_t most = registers_of(threads()) < 128 ? 4 : 8;
+    const bool many_scales = weights.is_int4() && weights.group < 64;
+    const int64_t most = registers_of(threads()) < 128 || many_scales ? 4 : 8;
     for (int64_t t : {8, 4, 2})
       if (rows % t == 0 && t * chunks_per_thread() <= most) return t;
     return 1;
@@ -92,7 +93,11 @@ struct MatvecShape {
     if (weights.is_quantized())
       return 12 * c * normed + in_flight(c, n) + (c * of_threads * 8 != stride ? 16 : 0) <=
                  registers_of(of_threads) - 16 &&
-             4 * c + in_flight(c, n) + n <= registers_of(of_threads) - 36;
+             4 * c + in_flight(c, n) + n <= registers_of(of_threads) -
+                                                (weights.in_blocks                         ? 40
+                                                 : weights.is_int4() && weights.group < 64 ? 60
+                                                                                           : 36) -
+                                                (rows > 1 ? 12 : 0);
     const bool packed = !normed && keeps_packed(c), ragged = c * of_threads * 8 != stride;
     const int64_t x = packed ? 4 * c + 8 : 8 * c, gains = normed ? 4 * c : 0;
     const int64_t bound = registers_of(of_threads);
@@ -112,7 +117,7 @@ struct MatvecShape {
     const int64_t chunks = chunks_per_thread(), t = threads();
     const bool ragged = chunks * t * 8 != stride;
     const bool wide = normed && chunks > 1 && t != 192;
-    const int64_t most = (registers_of(t) < 128 ? 56 : ragged || wide ? 88 : 112) - (weights.is_fp8() ? 24 : 0);
+    const int64_t most = (registers_of(t) < 128 ? 56 : ragged || wide ? 88 : 112) - (weights.is_quantized() ? 24 : 0);
     return 8 * tile() * chunks + in_flight(chunks, n) + n * tile() <= most;
   }
 

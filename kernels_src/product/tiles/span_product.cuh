@@ -13,6 +13,8 @@ struct PairSums {
 };
 
 #ifdef __CUDACC_RTC__
+constexpr bool kCanTurn = true;  // W may be the left operand
+
 // A lane's words of a span of x's row g, those of both steps, in two parts: a warp requests whole lines of 128 bytes,
 // of an even row in both halves of a pair of lanes' g, then of an odd one, and arrange_span() hands each lane the word
 // of step 1 that its neighbour has got. load(g, word): the word-th 16 bytes of a span of row g, of which lane (g, t)
@@ -55,19 +57,20 @@ NODEWRIGHT_DEVICE void multiply_step(PairSums& sums, uint4 upper, uint4 lower, u
   if constexpr (kRows == 16) multiply_operands<kHalves>(sums.lower, second, lower.z, lower.w);
 }
 
-// The same with 16 rows of W as the left operand and 8 rows of x as the right one, of fp16: half the instructions. The
+// The same with 16 rows of W as the left operand and 8 rows of x as the right one: half the instructions. The
 // sums of lane (g, t) are those of W's row g with x's rows 2t and 2t + 1, then of row g + 8.
+template <bool kHalves>
 NODEWRIGHT_DEVICE void multiply_turned_step(float (&sums)[4], uint4 upper, uint4 lower, uint4 x) {
   const uint32_t first[4] = {upper.x, lower.x, upper.y, lower.y}, second[4] = {upper.z, lower.z, upper.w, lower.w};
-  multiply_operands<true>(sums, first, x.x, x.y);
-  multiply_operands<true>(sums, second, x.z, x.w);
+  multiply_operands<kHalves>(sums, first, x.x, x.y);
+  multiply_operands<kHalves>(sums, second, x.z, x.w);
 }
 // sums.upper += x . W over a span, in multiply_span's order.
-template <class Weights, class X>
+template <bool kHalves, class Weights, class X>
 NODEWRIGHT_DEVICE void multiply_turned_span(PairSums& sums, const Weights& weights, const X& x) {
   const int g = lane_of_warp() / 4;
   NODEWRIGHT_UNROLL_ON_DEVICE
-  for (int s = 0; s < 2; ++s) multiply_turned_step(sums.upper, weights(s, g), weights(s, g + 8), x(s, 0));
+  for (int s = 0; s < 2; ++s) multiply_turned_step<kHalves>(sums.upper, weights(s, g), weights(s, g + 8), x(s, 0));
 }
 
 // sums += x . W. kRows of W, 8 or 16; kTiles of 8 rows of x, two to a PairSums. weights(s, row): this lane's word of
@@ -85,13 +88,15 @@ NODEWRIGHT_DEVICE void multiply_span(PairSums (&sums)[(kTiles + 1) / 2], const W
   }
 }
 #else
+constexpr bool kCanTurn = false;
+
 template <int kStep, int kLane, class Load>
 void request_span(uint4& first, uint4& second, const Load& load) {
   const int g = lane_of_warp() / 4, t = lane_of_warp() % 4 * kLane;
   first = load(g, t), second = load(g, t + kStep);
 }
 inline void arrange_span(uint4&, uint4&) {}
-template <class Weights, class X>
+template <bool kHalves, class Weights, class X>
 void multiply_turned_span(PairSums&, const Weights&, const X&) {}  // of a device alone
 
 namespace emulation {

@@ -18,7 +18,7 @@ constexpr int kBlocksOfSm = kHeld != 0 && kSpans > 2 ? 1 : static_cast<int>(512 
 struct HeldRows {
   static constexpr int kStageBytes = 0;  // in the ring
   static constexpr int kGainWords = 0;
-  static_assert(kHeld == 0 || (kCols == kStride && kPieces == 1 && kColumns * Weights::kElementBytes % 16 == 0));
+  static_assert(kHeld == 0 || (kCols == kStride && kPieces == 1 && bytes_of_columns(kColumns) % 16 == 0));
   static_assert(!kScaledBlocks || kSplits == 1 || kColumns % 64 == 0, "a span has one block of scales");
 
   uint4 held[kSpans][2][kTiles];

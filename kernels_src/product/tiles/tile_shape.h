@@ -49,14 +49,16 @@ struct TileShape {
   // number of rows have one order.
   constexpr int64_t most_spans() const {
     if (ends_in_registers || outputs <= 2048) return 4;
-    if (weights.is_fp8() && !meets && token_tiles() == 1) return 8;
-    return weights.in_blocks && (meets || token_tiles() > 2) ? 4 : 6;
+    if (weights.is_quantized() && !meets && token_tiles() == 1) return 8;
+    return (weights.in_blocks || weights.is_int4()) && (meets || token_tiles() > 2) ? 4 : 6;
   }
   // Blocks of a cluster that share the columns: the fewest that can hold them, 0 where none can.
   constexpr int64_t splits() const {
     if (!held) return 1;
     for (int64_t n = tuning.splits > 0 ? tuning.splits : 1; n <= kMostSplits; n *= 2) {
-      const int64_t whole = n > 1 && weights.in_blocks ? 64 : weights.word_columns();  // columns that stay together
+      const int64_t whole = weights.is_int4()            ? 128
+                            : n > 1 && weights.in_blocks ? 64
+                                                         : weights.word_columns();  // columns that stay together
       if (stride % (whole * n) == 0 && (stride / n + 63) / 64 <= 8 * (n > 1 ? 4 : most_spans())) return n;
     }
     return 0;
@@ -98,7 +100,7 @@ struct TileShape {
   // 64 KiB. Rows in FP8 are so short that 16 are as many bytes as 8 in bf16.
   constexpr int64_t tile_rows() const {
     if (tuning.rows > 0) return tuning.rows;
-    return held ? (weights.row_bytes(columns()) > 4096 ? 8 : 16) : normed && !weights.is_fp8() ? 8 : 16;
+    return held ? (weights.row_bytes(columns()) > 4096 ? 8 : 16) : normed && !weights.is_quantized() ? 8 : 16;
   }
 
   // Spans of a warp that come as one stage. Of rows that are normed all, where a tile of them is at most 64 KiB: one

@@ -52,7 +52,9 @@ constexpr int kOwnedAlone = static_cast<int>((2 * kPairsOfTile + kThreads - 1) /
 constexpr int kSpansAtOnce = static_cast<int>(kTokenTiles == 1 || kHeld != 0 ? kPieceSpans : 1);
 static_assert(kRows == 8 || kRows == 16);
 // Operands are in fp16; W is the left one.
-constexpr bool kInHalves = kHeld != 0 && kFormat != 0 && kHasHalves, kTurned = kInHalves && kTiles == 1 && kRows == 16;
+constexpr bool kInHalves = kHeld != 0 && kFormat != 0 && !kInt4 && kHasHalves,
+               kTurned = (kInHalves || (kHeld != 0 && kInt4 && kCanTurn)) && kTiles == 1 && kRows == 16;
+constexpr bool kScaledSpans = kScaledBlocks || kInt4;  // a span of a row has a scale
 // Parts of a row's squares that are requested in one round trip: at most one of each SM of the cards of today.
 constexpr int kPartsOfSms = 136;
 
@@ -104,14 +106,50 @@ NODEWRIGHT_DEVICE void end_only_range(RangeEnd range_end) {
 NODEWRIGHT_DEVICE int span_column(int span) { return (span * kWarps + warp_of_block()) * 64; }
 NODEWRIGHT_DEVICE int lane_column() { return lane_of_warp() % 4 * Weights::kLaneColumns; }
 
+// The words of int4 weights' groups of the rows of W that this lane multiplies by: g and g + 8 of a tile.
+struct TileGroups {
+  static constexpr int kColumnsOfGroup = kInt4 ? static_cast<int>(kScaleColumns) : 128;
+
+  const uint32_t* of_row[2];
+
+  NODEWRIGHT_DEVICE TileGroups(const float* scales, int tile, int last) {
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int i = 0; i < 2; ++i) {
+      const int row = tile + lane_of_warp() / 4 + (kRows == 16 ? i * 8 : 0);
+      of_row[i] = reinterpret_cast<const uint32_t*>(scales) + (row < last ? row : last - 1) * kWordsOfRow;
+    }
+  }
+  static constexpr int kWordsOfRow = static_cast<int>(kStride) / kColumnsOfGroup;
+  NODEWRIGHT_DEVICE uint32_t word(int row, int column) const { return of_row[row / 8][column / kColumnsOfGroup]; }
+  // sums += those of a span that begins at `column` of W.
+  NODEWRIGHT_DEVICE void add(PairSums (&sums)[kPairs], const PairSums (&of_span)[kPairs], int column) const {
+    const float upper = scale_of_group(word(0, column)), lower = kRows == 16 ? scale_of_group(word(8, column)) : upper;
+    if constexpr (kTurned) {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int i = 0; i < 4; ++i) sums[0].upper[i] = fmaf(of_span[0].upper[i], i < 2 ? upper : lower, sums[0].upper[i]);
+    } else {
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int k = 0; k < 2; ++k) {  // outputs 2t + k have the scales of lanes with as great a g
+        const int from = (lane_of_warp() % 4 * 2 + k) * 4;
+        const float above = __shfl_sync(0xffffffffu, upper, from), below = __shfl_sync(0xffffffffu, lower, from);
+        NODEWRIGHT_UNROLL_ON_DEVICE
+        for (int n = 0; n < kTiles; ++n) {
+          const int i = n % 2 * 2 + k;
+          sums[n / 2].upper[i] = fmaf(of_span[n / 2].upper[i], above, sums[n / 2].upper[i]);
+          sums[n / 2].lower[i] = fmaf(of_span[n / 2].lower[i], below, sums[n / 2].lower[i]);
+        }
+      }
+    }
+  }
+};
+
 // The stages on their way: of each, a piece of a tile's rows and then what Rows::kStageBytes holds of x.
 template <class Rows>
 struct TileRing {
   // Between two rows. 8 lanes read 64 bytes of each of two rows at once: of other banks, unless a copy is contiguous.
   static constexpr bool kWhole = kPieces == 1 && kSplits == 1;
-  static constexpr int kPieceBytes = kPieceColumns * Weights::kElementBytes;  // of a row
-  static constexpr int kRowBytes =
-      kWhole ? static_cast<int>(kStride) * Weights::kElementBytes : kPieceBytes + (kPieceBytes % 128 == 0 ? 64 : 0);
+  static constexpr int kPieceBytes = bytes_of_columns(kPieceColumns);  // of a row
+  static constexpr int kRowBytes = kWhole ? bytes_of_columns(kStride) : kPieceBytes + (kPieceBytes % 128 == 0 ? 64 : 0);
   static constexpr int kStageBytes = (kRows * kRowBytes + Rows::kStageBytes + 127) / 128 * 128;
   using Copies = StageCopies<static_cast<int>(kThreads), kStages, (Rows::kStageBytes > 0 ? 2 : 1),
                              static_cast<int>((kStageBytes / 16 + 2 * kThreads - 1) / kThreads + Rows::kGainWords)>;
@@ -126,7 +164,7 @@ struct TileRing {
   Copies copies;
 
   NODEWRIGHT_DEVICE TileRing(const WeightIn& w, BlockRanges outputs, unsigned char* shared, int column = 0)
-      : weight(stored(w) + column),
+      : weight(stored(w) + column / Weights::kColumnsOfElement),
         scales(scales_of<kStride>(w)),
         ranges(outputs),
         total((outputs.now.last - outputs.now.first + kRows - 1) / kRows * kPieces),
@@ -151,14 +189,15 @@ struct TileRing {
       next.now.first += kRows;
       if (next.now.first >= range.last) next.advance();
     }
-    const Stored* const from = weight + tile * kStride + first_column(i);
+    if constexpr (kInt4) prefetch_group_words(tile, rows);
+    const Stored* const from = weight + (tile * kStride + first_column(i)) / Weights::kColumnsOfElement;
     if constexpr (kWhole) {
       copies.template request<CopyForm::whole>(slot, {stage(slot), from, 1, rows * kRowBytes, 0, 0});
     } else {
       const int left = kColumns - first_column(i);
       copies.template request<kSplits == 1 ? CopyForm::rows : CopyForm::short_rows>(
-          slot, {stage(slot), from, rows, (left < kPieceColumns ? left : kPieceColumns) * Weights::kElementBytes,
-                 kRowBytes, kStride * Weights::kElementBytes});
+          slot, {stage(slot), from, rows, bytes_of_columns(left < kPieceColumns ? left : kPieceColumns), kRowBytes,
+                 bytes_of_columns(kStride)});
     }
   }
   NODEWRIGHT_DEVICE void start() {
@@ -174,6 +213,12 @@ struct TileRing {
       copies.wait(i);
       copies.close();
     }
+  }
+  // Brings the words of a tile's groups to L2.
+  NODEWRIGHT_DEVICE void prefetch_group_words(int tile, int rows) const {
+    constexpr int kWords = TileGroups::kWordsOfRow, kLines = (kWords * kRows + 31) / 32;
+    for (int i = static_cast<int>(threadIdx.x); i < kLines; i += static_cast<int>(kThreads))
+      if (i * 32 < rows * kWords) prefetch_to_l2(scales + tile * kWords + i * 32);
   }
   // The scales of the first groups of rows of the block's first range, and of its last: there when its first weights
   // are.
@@ -231,15 +276,33 @@ NODEWRIGHT_DEVICE void multiply_staged(PairSums (&sums)[kPairs], const Rows& x, 
   const auto load = [&](int column, int row) {
     if (!kExact && span_column(span) + column + lane_column() >= kColumns) return uint4{0u, 0u, 0u, 0u};
     return load_16(weights + row * TileRing<Rows>::kRowBytes +
-                   (span_column(i) + column + lane_column()) * Weights::kElementBytes);
+                   bytes_of_columns(span_column(i) + column + lane_column()));
   };
   const auto fragment = [&](int s, int n) { return x.fragment(rows, i, span, s, n); };
   if constexpr (kTurned)
-    multiply_turned_span(sums[0], HalvesSpan<kRows, decltype(load)>(load), fragment);
+    multiply_turned_span<true>(sums[0], HalvesSpan<kRows, decltype(load)>(load), fragment);
   else if constexpr (kInHalves)
     multiply_span<kRows, kTiles, true>(sums, HalvesSpan<kRows, decltype(load)>(load), fragment);
   else
     multiply_span<kRows, kTiles, false>(sums, typename Weights::template Span<kRows, decltype(load)>(load), fragment);
+}
+
+// The same of int4 weights, `column` the span's first of W. Zeros where there are no columns: x has none there.
+template <class Rows>
+NODEWRIGHT_DEVICE void multiply_staged(PairSums (&sums)[kPairs], const Rows& x, const unsigned char* weights,
+                                       const unsigned char* rows, int i, int span, const TileGroups& groups,
+                                       int column) {
+  const auto load = [&](int row) {
+    return *reinterpret_cast<const uint2*>(weights + row * TileRing<Rows>::kRowBytes +
+                                           Int4Weights::span_byte(span_column(i)));
+  };
+  const auto zero = [&](int row) { return zero_of_group(groups.word(row, column)); };
+  const auto fragment = [&](int s, int n) { return x.fragment(rows, i, span, s, n); };
+  const Int4Span<kRows, decltype(load), decltype(zero)> words(load, zero);
+  if constexpr (kTurned)
+    multiply_turned_span<false>(sums[0], words, fragment);
+  else
+    multiply_span<kRows, kTiles, false>(sums, words, fragment);
 }
 
 // Two sums, of neighbouring outputs with one row of x.
@@ -272,19 +335,33 @@ NODEWRIGHT_DEVICE SumPair sum_of_warps(const float* partial /*[kWarps][kTokens][
   return sum;
 }
 
+template <bool kOfGroups>
+struct ScalesOf {
+  using Type = TileScales;
+};
+template <>
+struct ScalesOf<true> {
+  using Type = TileGroups;
+};
+
 // sums += the `piece`-th stage of the tile at output `tile` of a range that ends at `last`, which lies in `slot`.
 template <class Rows>
 NODEWRIGHT_DEVICE void multiply_stage(PairSums (&sums)[kPairs], const TileRing<Rows>& ring, const Rows& x, int slot,
                                       int tile, int last, int piece) {
-  if constexpr (kScaledBlocks) {
-    const TileScales scales(ring.scales, tile, last);
+  if constexpr (kScaledSpans) {
+    using Scales = ScalesOf<kInt4>::Type;
+    const Scales scales(ring.scales, tile, last);
     const int column = kSplits > 1 ? cluster_rank() * kColumns : 0;
     NODEWRIGHT_UNROLL_BY(kHeld != 0 || kSpansAtOnce < 2 ? kSpansAtOnce : 2)
     for (int k = 0; k < kPieceSpans; ++k) {
       const int span = piece * static_cast<int>(kPieceSpans) + k;
       if (span >= kSpans || (!kExact && span_column(span) >= kColumns)) continue;  // of a whole warp
       PairSums of_span[kPairs] = {};
-      multiply_staged(of_span, x, ring.stage(slot), ring.stage_rows(slot), k, span);
+      if constexpr (kInt4)
+        multiply_staged(of_span, x, ring.stage(slot), ring.stage_rows(slot), k, span, scales,
+                        column + span_column(span));
+      else
+        multiply_staged(of_span, x, ring.stage(slot), ring.stage_rows(slot), k, span);
       scales.add(sums, of_span, column + span_column(span));
     }
   } else {
@@ -302,7 +379,8 @@ NODEWRIGHT_DEVICE void leave_sums(const PairSums (&sums)[kPairs], [[maybe_unused
   if constexpr (kTurned) {
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int i = 0; i < 4; ++i)
-      of_warp[(2 * t + i % 2) * kSumStride + g + i / 2 * 8] = sums[0].upper[i] * x.factors[i % 2];
+      of_warp[(2 * t + i % 2) * kSumStride + g + i / 2 * 8] =
+          kInHalves ? sums[0].upper[i] * x.factors[i % 2] : sums[0].upper[i];
   } else {
     float* mine = of_warp + g * kSumStride + 2 * t;
     NODEWRIGHT_UNROLL_ON_DEVICE

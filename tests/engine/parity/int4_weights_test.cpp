@@ -83,7 +83,6 @@ TEST_P(Int4Weights, ModesChangeNoBit) {
 }
 
 TEST_P(Int4Weights, HaveTheSameBitsInEveryStepWithInvariantNumerics) {
-  if (!multiplies_codes({WeightCode::int4})) GTEST_SKIP() << "a library multiplies them";
   LoadedModel loaded(checkpoint_.in_int4());
   std::vector<Logits> first;
   for (const auto& [rows, chunk] : {std::pair{1, 8}, {2, 1}, {8, 3}, {40, 40}, {72, 16}}) {
