@@ -115,9 +115,14 @@ struct MatvecShape {
   // several chunks.
   constexpr bool fits_rows(int64_t n) const {
     const int64_t chunks = chunks_per_thread(), t = threads();
+    if (weights.is_quantized()) {
+      const int64_t words = in_flight(chunks, n);
+      return 8 * tile() * chunks + 4 * chunks * normed + words <= registers_of(t) - 32 &&
+             4 * tile() * chunks + words + n * tile() + 8 * tile() <= registers_of(t) - 40;
+    }
     const bool ragged = chunks * t * 8 != stride;
     const bool wide = normed && chunks > 1 && t != 192;
-    const int64_t most = (registers_of(t) < 128 ? 56 : ragged || wide ? 88 : 112) - (weights.is_quantized() ? 24 : 0);
+    const int64_t most = registers_of(t) < 128 ? 56 : ragged || wide ? 88 : 112;
     return 8 * tile() * chunks + in_flight(chunks, n) + n * tile() <= most;
   }
 
@@ -171,9 +176,10 @@ struct MatvecShape {
 
   constexpr LaunchShape launch_shape(int64_t sm_count) const {
     // Small blocks of quantized rows have few bytes in flight: more of them, where each has several batches of rows.
-    const int64_t small = std::min(kMostBlocksPerSm, 512 / threads());
-    const bool more = weights.is_quantized() && outputs >= 2 * batch() * small * sm_count;
-    const int64_t untuned = threads() == kAloneOnSm ? 1 : more ? std::max(small, kBlocksPerSm) : kBlocksPerSm;
+    const int64_t small = std::min({kMostBlocksPerSm, 512 / threads(), outputs / (2 * batch() * sm_count)});
+    const int64_t untuned = threads() == kAloneOnSm  ? 1
+                            : weights.is_quantized() ? std::max(small, kBlocksPerSm)
+                                                     : kBlocksPerSm;
     const int64_t per_sm = tuning.blocks_per_sm > 0 ? tuning.blocks_per_sm : untuned;
     const auto blocks = static_cast<unsigned>(std::min(outputs / unit, per_sm * sm_count));
     return {

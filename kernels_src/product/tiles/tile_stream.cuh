@@ -54,7 +54,6 @@ static_assert(kRows == 8 || kRows == 16);
 // Operands are in fp16; W is the left one.
 constexpr bool kInHalves = kHeld != 0 && kFormat != 0 && !kInt4 && kHasHalves,
                kTurned = (kInHalves || (kHeld != 0 && kInt4 && kCanTurn)) && kTiles == 1 && kRows == 16;
-constexpr bool kScaledSpans = kScaledBlocks || kInt4;  // a span of a row has a scale
 // Parts of a row's squares that are requested in one round trip: at most one of each SM of the cards of today.
 constexpr int kPartsOfSms = 136;
 
@@ -106,35 +105,43 @@ NODEWRIGHT_DEVICE void end_only_range(RangeEnd range_end) {
 NODEWRIGHT_DEVICE int span_column(int span) { return (span * kWarps + warp_of_block()) * 64; }
 NODEWRIGHT_DEVICE int lane_column() { return lane_of_warp() % 4 * Weights::kLaneColumns; }
 
-// The words of int4 weights' groups of the rows of W that this lane multiplies by: g and g + 8 of a tile.
+// The words of int4 weights' groups of the spans of a stage: of rows g and g + 8 of a tile, which this lane multiplies
+// by.
 struct TileGroups {
   static constexpr int kColumnsOfGroup = kInt4 ? static_cast<int>(kScaleColumns) : 128;
+  static constexpr int kWordsOfRow = static_cast<int>(kStride) / kColumnsOfGroup;
 
-  const uint32_t* of_row[2];
+  uint32_t of[2][kInt4 ? kPieceSpans : 1];
+  int tile = -1;
 
-  NODEWRIGHT_DEVICE TileGroups(const float* scales, int tile, int last) {
+  // Of the piece of a tile whose spans from `span` on are in it.
+  NODEWRIGHT_DEVICE void load(const float* scales, int of_tile, int last, int span) {
+    tile = of_tile;
+    const int column = kSplits > 1 ? cluster_rank() * kColumns : 0;
     NODEWRIGHT_UNROLL_ON_DEVICE
-    for (int i = 0; i < 2; ++i) {
-      const int row = tile + lane_of_warp() / 4 + (kRows == 16 ? i * 8 : 0);
-      of_row[i] = reinterpret_cast<const uint32_t*>(scales) + (row < last ? row : last - 1) * kWordsOfRow;
+    for (int i = 0; i < kRows / 8; ++i) {
+      const int row = min(tile + lane_of_warp() / 4 + i * 8, last - 1);
+      const auto* const words = reinterpret_cast<const uint32_t*>(scales) + row * kWordsOfRow;
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int k = 0; k < kPieceSpans; ++k)
+        if (kExact || span_column(span + k) < kColumns)
+          of[i][k] = words[(column + span_column(span + k)) / kColumnsOfGroup];
     }
   }
-  static constexpr int kWordsOfRow = static_cast<int>(kStride) / kColumnsOfGroup;
-  NODEWRIGHT_DEVICE uint32_t word(int row, int column) const { return of_row[row / 8][column / kColumnsOfGroup]; }
-  // sums += those of a span that begins at `column` of W.
-  NODEWRIGHT_DEVICE void add(PairSums (&sums)[kPairs], const PairSums (&of_span)[kPairs], int column) const {
-    const float upper = scale_of_group(word(0, column)), lower = kRows == 16 ? scale_of_group(word(8, column)) : upper;
+  // sums += those of the k-th span.
+  NODEWRIGHT_DEVICE void add(PairSums (&sums)[kPairs], const PairSums (&of_span)[kPairs], int k) const {
+    const float upper = scale_of_group(of[0][k]), lower = scale_of_group(of[kRows / 8 - 1][k]);
     if constexpr (kTurned) {
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int i = 0; i < 4; ++i) sums[0].upper[i] = fmaf(of_span[0].upper[i], i < 2 ? upper : lower, sums[0].upper[i]);
     } else {
       NODEWRIGHT_UNROLL_ON_DEVICE
-      for (int k = 0; k < 2; ++k) {  // outputs 2t + k have the scales of lanes with as great a g
-        const int from = (lane_of_warp() % 4 * 2 + k) * 4;
+      for (int o = 0; o < 2; ++o) {  // outputs 2t + o have the scales of lanes with as great a g
+        const int from = (lane_of_warp() % 4 * 2 + o) * 4;
         const float above = __shfl_sync(0xffffffffu, upper, from), below = __shfl_sync(0xffffffffu, lower, from);
         NODEWRIGHT_UNROLL_ON_DEVICE
         for (int n = 0; n < kTiles; ++n) {
-          const int i = n % 2 * 2 + k;
+          const int i = n % 2 * 2 + o;
           sums[n / 2].upper[i] = fmaf(of_span[n / 2].upper[i], above, sums[n / 2].upper[i]);
           sums[n / 2].lower[i] = fmaf(of_span[n / 2].lower[i], below, sums[n / 2].lower[i]);
         }
@@ -162,6 +169,7 @@ struct TileRing {
   BlockRanges next;  // with kRanges: of what is requested next, its first output that of a tile
   unsigned char* stages;
   Copies copies;
+  TileGroups ahead;  // where a tile is one stage: of the tile that is multiplied next
 
   NODEWRIGHT_DEVICE TileRing(const WeightIn& w, BlockRanges outputs, unsigned char* shared, int column = 0)
       : weight(stored(w) + column / Weights::kColumnsOfElement),
@@ -206,6 +214,14 @@ struct TileRing {
       copies.close();
     }
     if constexpr (kScaledBlocks) prefetch_scales();
+    if constexpr (kInt4 && kPieces == 1) ahead.load(scales, ranges.now.first, ranges.now.last, 0);
+  }
+  // The groups of a stage's spans, from `span` on.
+  NODEWRIGHT_DEVICE TileGroups groups_of(int tile, int last, int span) {
+    TileGroups now = ahead;
+    if (kPieces > 1 || now.tile != tile) now.load(scales, tile, last, span);
+    if (kPieces == 1 && tile + kRows < last) ahead.load(scales, tile + kRows, last, 0);
+    return now;
   }
   // After start(), where nothing is multiplied: the block's memory may go when all that was requested is there.
   NODEWRIGHT_DEVICE void leave() {
@@ -287,16 +303,15 @@ NODEWRIGHT_DEVICE void multiply_staged(PairSums (&sums)[kPairs], const Rows& x, 
     multiply_span<kRows, kTiles, false>(sums, typename Weights::template Span<kRows, decltype(load)>(load), fragment);
 }
 
-// The same of int4 weights, `column` the span's first of W. Zeros where there are no columns: x has none there.
+// The same of int4 weights.
 template <class Rows>
-NODEWRIGHT_DEVICE void multiply_staged(PairSums (&sums)[kPairs], const Rows& x, const unsigned char* weights,
-                                       const unsigned char* rows, int i, int span, const TileGroups& groups,
-                                       int column) {
+NODEWRIGHT_DEVICE void multiply_int4(PairSums (&sums)[kPairs], const Rows& x, const unsigned char* weights,
+                                     const unsigned char* rows, int i, int span, const TileGroups& groups) {
   const auto load = [&](int row) {
     return *reinterpret_cast<const uint2*>(weights + row * TileRing<Rows>::kRowBytes +
                                            Int4Weights::span_byte(span_column(i)));
   };
-  const auto zero = [&](int row) { return zero_of_group(groups.word(row, column)); };
+  const auto zero = [&](int row) { return zero_of_group(groups.of[row / 8][i]); };
   const auto fragment = [&](int s, int n) { return x.fragment(rows, i, span, s, n); };
   const Int4Span<kRows, decltype(load), decltype(zero)> words(load, zero);
   if constexpr (kTurned)
@@ -335,35 +350,33 @@ NODEWRIGHT_DEVICE SumPair sum_of_warps(const float* partial /*[kWarps][kTokens][
   return sum;
 }
 
-template <bool kOfGroups>
-struct ScalesOf {
-  using Type = TileScales;
-};
-template <>
-struct ScalesOf<true> {
-  using Type = TileGroups;
-};
-
 // sums += the `piece`-th stage of the tile at output `tile` of a range that ends at `last`, which lies in `slot`.
 template <class Rows>
-NODEWRIGHT_DEVICE void multiply_stage(PairSums (&sums)[kPairs], const TileRing<Rows>& ring, const Rows& x, int slot,
-                                      int tile, int last, int piece) {
-  if constexpr (kScaledSpans) {
-    using Scales = ScalesOf<kInt4>::Type;
-    const Scales scales(ring.scales, tile, last);
-    const int column = kSplits > 1 ? cluster_rank() * kColumns : 0;
-    NODEWRIGHT_UNROLL_BY(kHeld != 0 || kSpansAtOnce < 2 ? kSpansAtOnce : 2)
+NODEWRIGHT_DEVICE void multiply_stage(PairSums (&sums)[kPairs], TileRing<Rows>& ring, const Rows& x, int slot, int tile,
+                                      int last, int piece) {
+  const int first = piece * static_cast<int>(kPieceSpans);  // span of the stage
+  const auto each_span = [&](const auto& f) {               // f(k, span, sums of the span), then f's scales
+    NODEWRIGHT_UNROLL_BY(kInt4 ? kPieceSpans : kHeld != 0 || kSpansAtOnce < 2 ? kSpansAtOnce : 2)
     for (int k = 0; k < kPieceSpans; ++k) {
-      const int span = piece * static_cast<int>(kPieceSpans) + k;
+      const int span = first + k;
       if (span >= kSpans || (!kExact && span_column(span) >= kColumns)) continue;  // of a whole warp
       PairSums of_span[kPairs] = {};
-      if constexpr (kInt4)
-        multiply_staged(of_span, x, ring.stage(slot), ring.stage_rows(slot), k, span, scales,
-                        column + span_column(span));
-      else
-        multiply_staged(of_span, x, ring.stage(slot), ring.stage_rows(slot), k, span);
-      scales.add(sums, of_span, column + span_column(span));
+      f(k, span, of_span);
     }
+  };
+  if constexpr (kInt4) {
+    const TileGroups groups = ring.groups_of(tile, last, first);
+    each_span([&](int k, int span, PairSums(&of_span)[kPairs]) {
+      multiply_int4(of_span, x, ring.stage(slot), ring.stage_rows(slot), k, span, groups);
+      groups.add(sums, of_span, k);
+    });
+  } else if constexpr (kScaledBlocks) {
+    const TileScales scales(ring.scales, tile, last);
+    const int column = kSplits > 1 ? cluster_rank() * kColumns : 0;
+    each_span([&](int k, int span, PairSums(&of_span)[kPairs]) {
+      multiply_staged(of_span, x, ring.stage(slot), ring.stage_rows(slot), k, span);
+      scales.add(sums, of_span, column + span_column(span));
+    });
   } else {
     NODEWRIGHT_UNROLL_BY(kSpansAtOnce)
     for (int k = 0; k < kPieceSpans; ++k)
