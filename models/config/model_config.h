@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels_src/attention/kv_pages.h"
 #include "kernels_src/elementwise/activation.h"
 #include "kernels_src/product/format/weight_layout.h"
 #include "kernels_src/residual/norm.h"
@@ -123,7 +124,8 @@ struct ModelConfig {
   Shard shard;  // of a part heads, kv_heads and both intermediates are its own
   Stage stage;  // of a part layers is its own
 
-  WeightLayouts layouts;  // as the weights have been loaded; until then of bf16
+  WeightLayouts layouts;                  // as the weights have been loaded; until then of bf16
+  CacheFormat cache = CacheFormat::bf16;  // of keys and values, as the engine is asked for; no file says it
 
   std::string dtype;  // what the file says its weights are ("bfloat16"), empty if it does not; the tensors decide
   GenerationDefaults generation;
