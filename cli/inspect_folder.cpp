@@ -51,9 +51,10 @@ void look_at_text(const std::filesystem::path& folder, InspectedFolder& found) {
 
 }  // namespace
 
-InspectedFolder inspect_folder(const std::filesystem::path& folder, Fp8Matrices fp8) {
+InspectedFolder inspect_folder(const std::filesystem::path& folder, Fp8Matrices fp8, CacheFormat cache) {
   InspectedFolder found;
   look_at_configs(folder, found);
+  if (found.config) found.config->cache = cache;
   look_at_weights(folder, fp8, found);
   look_at_text(folder, found);
   return found;

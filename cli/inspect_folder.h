@@ -28,6 +28,6 @@ struct InspectedFolder {
 };
 
 // Throws only what is no matter of the folder.
-InspectedFolder inspect_folder(const std::filesystem::path& folder, Fp8Matrices fp8);
+InspectedFolder inspect_folder(const std::filesystem::path& folder, Fp8Matrices fp8, CacheFormat cache);
 
 }  // namespace nodewright::cli

@@ -42,9 +42,9 @@ struct Bf16Pieces {
   NODEWRIGHT_INLINED int column_half(int n) { return n % 2; }
   NODEWRIGHT_INLINED int column_load(int n) { return n / 2; }
   NODEWRIGHT_INLINED int column_element(int, int i) { return i; }
-  NODEWRIGHT_INLINED float at(const uint4* piece, int i) { return bf16_at(piece, i); }
-  NODEWRIGHT_INLINED float low(uint32_t pair) { return low_bf16(pair); }
-  NODEWRIGHT_INLINED float high(uint32_t pair) { return high_bf16(pair); }
+  [[gnu::always_inline]] static float at(const uint4* piece, int i) { return bf16_at(piece, i); }
+  [[gnu::always_inline]] static float low(uint32_t pair) { return low_bf16(pair); }
+  [[gnu::always_inline]] static float high(uint32_t pair) { return high_bf16(pair); }
 };
 // Of FP8, whose left operand is fp16: a piece is 16 elements, columns of two steps or of two c[n]. Column k of a step
 // and c[n] have them in the order in which lanes find their own side by side (attention/cache_format.cuh).
@@ -56,11 +56,11 @@ struct Fp8Pieces {
   NODEWRIGHT_INLINED int column_half(int n) { return n / 2 % 2; }
   NODEWRIGHT_INLINED int column_load(int n) { return n / 4; }
   NODEWRIGHT_INLINED int column_element(int n, int i) { return i * 2 + n % 2; }
-  NODEWRIGHT_INLINED float at(const uint4* piece, int i) {
+  [[gnu::always_inline]] static float at(const uint4* piece, int i) {
     return to_float(fp8{reinterpret_cast<const uint8_t*>(piece)[i]});
   }
-  NODEWRIGHT_INLINED float low(uint32_t pair) { return to_float(fp16{static_cast<uint16_t>(pair)}); }
-  NODEWRIGHT_INLINED float high(uint32_t pair) { return low(pair >> 16); }
+  [[gnu::always_inline]] static float low(uint32_t pair) { return to_float(fp16{static_cast<uint16_t>(pair)}); }
+  [[gnu::always_inline]] static float high(uint32_t pair) { return low(pair >> 16); }
 };
 #undef NODEWRIGHT_INLINED
 

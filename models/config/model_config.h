@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels_src/attention/kv_pages.h"
@@ -50,6 +51,8 @@ struct WeightLayouts {
   WeightLayout qkv, out, gate_up, down;
   bool operator==(const WeightLayouts&) const = default;
 };
+
+constexpr std::string_view name_of(CacheFormat format) { return format == CacheFormat::fp8 ? "fp8" : "bf16"; }
 
 // Over what queries and keys are normed before rotation.
 enum class HeadNorm : uint8_t {

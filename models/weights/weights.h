@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/config/model_config.h"
+#include "models/weights/cache_scales.h"
 #include "models/weights/checkpoint.h"
 #include "models/weights/row_stride.h"
 #include "models/weights/weight_upload.h"
@@ -32,11 +33,6 @@ struct WeightMatrix {
   WeightLayout layout;
 };
 
-// What codes of an FP8 cache are multiplied by (kernels_src/attention/kv_pages.h).
-struct CacheScales {
-  float key = 1, value = 1;
-};
-
 // What a family lacks is empty.
 struct LayerWeights {
   NormWeights attention_norm;  // [hidden]
@@ -51,7 +47,7 @@ struct LayerWeights {
                          // gate [intermediate, hidden]
   WeightMatrix down;     // [hidden, intermediate]
   Weight<WeightElement> feed_forward_post_norm;  // [hidden]
-  CacheScales cache_scales;                      // 1 unless the cache is FP8 and the checkpoint has others
+  CacheScales cache_scales;                      // 1 unless the cache is FP8 (ModelConfig::cache)
 };
 
 // Which of the layers' matrices are FP8 on the device: none, those that the checkpoint has so in a form that kernels
