@@ -240,11 +240,13 @@ void add_cache_option(CLI::App& command, std::string& cache) {
   command
       .add_option("--kv-cache-dtype", cache,
                   "fp8: keys and values are kept in FP8 (e4m3), in half the memory of bf16; auto: bf16")
-      ->check(CLI::IsMember({"auto", "bf16", "fp8"}))
+      ->check(CLI::IsMember({"auto", "bf16", "bfloat16", "fp8", "fp8_e4m3"}))
       ->capture_default_str();
 }
 
-CacheFormat cache_format(const std::string& word) { return word == "fp8" ? CacheFormat::fp8 : CacheFormat::bf16; }
+CacheFormat cache_format(const std::string& word) {
+  return word.starts_with("fp8") ? CacheFormat::fp8 : CacheFormat::bf16;
+}
 
 Fp8Matrices fp8_matrices(const std::string& word) { return word == "fp8" ? Fp8Matrices::rounded : Fp8Matrices::stored; }
 
