@@ -39,6 +39,7 @@ struct InspectOptions {
   std::filesystem::path model;
   std::string device = "auto";
   std::string quantization = "none";
+  std::string cache = "auto";
   int stages = 1;  // devices that the layers are cut over
   bool json = false;
 };
@@ -181,6 +182,7 @@ void add_summary(const ModelSummary& summary, const ModelConfig& config, ordered
   report["file_dtypes"] = shares_json(summary.dtypes);
   report["device_bytes"] = summary.device_bytes;
   report["weight_bytes_per_token"] = summary.bytes_per_token;
+  report["kv_cache_dtype"] = name_of(config.cache);
   report["kv_bytes_per_token"] = summary.kv_bytes_per_token;
   report["window"] = summary.windowed_kv_bytes_per_token > 0 ? ordered_json(config.window) : ordered_json(nullptr);
   report["windowed_kv_bytes_per_token"] = summary.windowed_kv_bytes_per_token;
@@ -195,7 +197,8 @@ ordered_json inspect(const InspectOptions& options) {
   } catch (const Error& error) {
     if (error.parts().fault == Fault::usage) throw;  // otherwise it lacks files, which are listed below
   }
-  const InspectedFolder folder = inspect_folder(options.model, layer_matrices(options.quantization));
+  const InspectedFolder folder =
+      inspect_folder(options.model, layer_matrices(options.quantization), cache_format(options.cache));
   ordered_json report = {
       {"model", options.model.string()}, {"runs", folder.obstacles.empty()}, {"obstacles", obstacles_json(folder)}};
   if (folder.config) report.update(config_json(*folder.config));
@@ -298,7 +301,8 @@ std::string weights_text(const ordered_json& r) {
   text += fmt::format("on a device   {} of weights, {} of them moved by a step of one token\n",
                       size_text(r["device_bytes"]), size_text(r["weight_bytes_per_token"]));
   text +=
-      fmt::format("cache         {} a token{}\n", size_text(r["kv_bytes_per_token"]),
+      fmt::format("cache         {} a token{}{}\n", size_text(r["kv_bytes_per_token"]),
+                  r["kv_cache_dtype"] == "fp8" ? " in FP8" : "",
                   r["window"].is_null() ? ""
                                         : fmt::format(", {} of them only of the last {} tokens",
                                                       size_text(r["windowed_kv_bytes_per_token"]), number("window")));
@@ -348,6 +352,7 @@ void add_inspect(CLI::App& app, Action& chosen) {
       ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();
   add_quantization_option(*command, options->quantization);
+  add_cache_option(*command, options->cache);
   command->add_flag("--json", options->json, "print everything as JSON, sizes in bytes");
   command->callback([options, &chosen] { chosen = [options] { return inspect_command(*options); }; });
 }

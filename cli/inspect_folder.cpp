@@ -51,9 +51,10 @@ void look_at_text(const std::filesystem::path& folder, InspectedFolder& found) {
 
 }  // namespace
 
-InspectedFolder inspect_folder(const std::filesystem::path& folder, LayerMatrices matrices) {
+InspectedFolder inspect_folder(const std::filesystem::path& folder, LayerMatrices matrices, CacheFormat cache) {
   InspectedFolder found;
   look_at_configs(folder, found);
+  if (found.config) found.config->cache = cache;
   look_at_weights(folder, matrices, found);
   look_at_text(folder, found);
   return found;

@@ -28,6 +28,6 @@ struct InspectedFolder {
 };
 
 // Throws only what is no matter of the folder.
-InspectedFolder inspect_folder(const std::filesystem::path& folder, LayerMatrices matrices);
+InspectedFolder inspect_folder(const std::filesystem::path& folder, LayerMatrices matrices, CacheFormat cache);
 
 }  // namespace nodewright::cli

@@ -77,6 +77,15 @@ void say_format(const DecoderModel& model, const SessionOptions& options) {
           : multiplied + stay);
 }
 
+void say_cache(const DecoderModel& model, const SessionOptions& options) {
+  if (options.quiet || model.config().cache != CacheFormat::fp8) return;
+  const bool has_scales = std::ranges::any_of(model.weights().layers(), [](const LayerWeights& layer) {
+    return layer.cache_scales.key != 1 || layer.cache_scales.value != 1;
+  });
+  say("nodewright: cache: keys and values in FP8 {}, up to 448 times that\n",
+      has_scales ? "with the checkpoint's scales" : "with a scale of 1");
+}
+
 // By rank or stage, all at once.
 std::vector<DecoderModel> load_models(const OpenedDevice& opened, Stream& stream, const SessionOptions& options,
                                       Loading loading) {
@@ -88,7 +97,8 @@ std::vector<DecoderModel> load_models(const OpenedDevice& opened, Stream& stream
   }};
   LoadOptions load{.context = options.max_context,
                    .draws_weights = options.load_format == "dummy",
-                   .rounds_to_fp8 = layer_matrices(options.quantization) == LayerMatrices::rounded};
+                   .rounds_to_fp8 = layer_matrices(options.quantization) == LayerMatrices::rounded,
+                   .cache = cache_format(options.cache)};
   for (const NamedFolder& one : named_folders("--merge-adapter", options.merged)) load.merged.push_back(one.folder);
   std::vector<DecoderModel> models;
   const auto count = static_cast<int64_t>(opened.more.size()) + 1;
@@ -98,10 +108,12 @@ std::vector<DecoderModel> load_models(const OpenedDevice& opened, Stream& stream
   if (count == 1 && (loading == Loading::done || options.trace)) {
     models.push_back(DecoderModel::load(*opened.device, stream, options.model, progress, load));
     say_format(models.front(), options);
+    say_cache(models.front(), options);
     return models;
   }
   models.push_back(DecoderModel::begin_load(*opened.device, options.model, progress, load));
   say_format(models.front(), options);
+  say_cache(models.front(), options);
   for (const auto& device : opened.more) {
     ++(by_stage ? load.stage.index : load.shard.rank);
     models.push_back(DecoderModel::begin_load(*device, options.model, {}, load));
@@ -161,6 +173,7 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
       ->check(whole_number<uint32_t, 1>);
   add_load_format_option(command, options);
   add_quantization_option(command, options.quantization);
+  add_cache_option(command, options.cache);
   command.add_option("--tuning", options.tuning, "what `nodewright tune` wrote: auto, none or a file")
       ->capture_default_str();
   command.add_flag("--trace", options.trace, "print every driver call to stderr");
@@ -224,6 +237,18 @@ void add_quantization_option(CLI::App& command, std::string& quantization) {
                   "fp8: the layers' matrices are rounded to FP8 while they load, with a scale for each row")
       ->check(CLI::IsMember({"none", "fp8"}))
       ->capture_default_str();
+}
+
+void add_cache_option(CLI::App& command, std::string& cache) {
+  command
+      .add_option("--kv-cache-dtype", cache,
+                  "fp8: keys and values are kept in FP8 (e4m3), in half the memory of bf16; auto: bf16")
+      ->check(CLI::IsMember({"auto", "bf16", "bfloat16", "fp8", "fp8_e4m3"}))
+      ->capture_default_str();
+}
+
+CacheFormat cache_format(const std::string& word) {
+  return word.starts_with("fp8") ? CacheFormat::fp8 : CacheFormat::bf16;
 }
 
 LayerMatrices layer_matrices(const std::string& word) {
@@ -294,6 +319,7 @@ DecoderModel Session::load_another(const std::filesystem::path& folder) {
   SessionOptions other = options_;
   other.model = folder;
   other.quantization = "none";
+  other.cache = "auto";
   return std::move(load_models(opened_, stream_, other, Loading::done).front());
 }
 

@@ -31,7 +31,9 @@ std::string format_words(const Checkpoint& checkpoint) {
 }
 
 ModelConfig part_of(const ModelConfig& whole, const LoadOptions& options) {
-  return stage_of(shard_of(whole, options.shard), options.stage.index, options.stage.count);
+  ModelConfig part = stage_of(shard_of(whole, options.shard), options.stage.index, options.stage.count);
+  part.cache = options.cache;
+  return part;
 }
 
 LayerMatrices matrices_of(const LoadOptions& options) {

@@ -1,7 +1,5 @@
 #include "models/kv_cache.h"
 
-#include "kernels_src/attention/attend.h"
-
 namespace nodewright {
 namespace {
 
@@ -15,8 +13,8 @@ std::vector<int64_t> first_pages(const ModelConfig& config, const std::array<int
 }  // namespace
 
 uint64_t KvCache::page_bytes(const ModelConfig& config) {
-  const AttendShape shape{.heads = config.heads, .kv_heads = config.kv_heads, .head_dim = config.head_dim};
-  return sizeof(bf16) * 2 * static_cast<uint64_t>(config.kv_heads * kPageTokens * shape.padded_head_dim());
+  return static_cast<uint64_t>(2 * config.kv_heads * kPageTokens * padded_head_dim(config.head_dim, config.cache) *
+                               element_bytes(config.cache));
 }
 
 KvCache::KvCache(Device& device, const ModelConfig& config, int64_t pages, std::optional<int64_t> window_pages)

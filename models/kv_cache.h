@@ -13,7 +13,8 @@
 
 namespace nodewright {
 
-// Tokens of a page: 64 x head_dim 64 x 2 bytes = 8 KiB contiguous a head, and a table of 16 entries at 1024 tokens.
+// Tokens of a page: in bf16 64 x head_dim 64 x 2 bytes = 8 KiB contiguous a head, and a table of 16 entries at 1024
+// tokens.
 inline constexpr int64_t kPageTokens = 64;
 
 inline int64_t pages_for(int64_t tokens) { return (tokens + kPageTokens - 1) / kPageTokens; }
@@ -26,7 +27,8 @@ class KvCache {
   KvCache(Device& device, const ModelConfig& config, int64_t pages, std::optional<int64_t> window_pages = {});
 
   int64_t pages(int64_t group = 0) const { return pages_[static_cast<size_t>(group)]; }
-  // [pages of its group, 2, kv_heads, kPageTokens, padded head_dim] bf16 (kernels_src/attention/kv_pages.h)
+  // [pages of its group, 2, kv_heads, kPageTokens, padded head_dim], as ModelConfig::cache says; an element of the view
+  // is two bytes (kernels_src/attention/kv_pages.h).
   View<bf16> layer(int64_t index) const;
   NamedRange range(int64_t index) const;  // "kv.l3": of a stage by the layer's number in the network
   uint64_t bytes() const { return buffer_.bytes(); }

@@ -66,7 +66,7 @@ DecodeBenchLine measure(Device& device, KernelCache& kernels, const DecoderModel
 uint64_t kv_bytes_of_step(const ModelConfig& config, int64_t batch, int64_t context, int64_t steps) {
   int64_t keys = 0;  // of one row, in all steps and layers
   for (int64_t step = 0; step < steps; ++step) keys += attended_keys(config, context + step);
-  return sizeof(bf16) * static_cast<uint64_t>(2 * batch * keys * config.kv_width() / steps);
+  return static_cast<uint64_t>(2 * batch * keys * config.kv_width() * element_bytes(config.cache) / steps);
 }
 
 int64_t filling_rows(int64_t context) {

@@ -113,7 +113,6 @@ constexpr Needless kNeedless[] = {
     {"--disable-log-requests", "", "requests are not logged; --access-log off leaves out the answers, too"},
     {"--disable-log-stats", "", "no statistics are logged; GET /metrics has them"},
     {"--swap-space", "*", "the cache stays on the device"},
-    {"--kv-cache-dtype", "auto bfloat16", "keys and values are bfloat16", "auto"},
     {"--block-size", "64", "pages have 64 tokens", "64"},
     {"--generation-config", "auto", "generation_config.json of the checkpoint is read", "leaving it out"},
     {"--distributed-executor-backend", "mp", "--tp and --pp run in one process", "leaving it out"},

@@ -78,6 +78,7 @@ std::vector<RankTerm> rank_terms(const StepSlotsOptions& options, const Device& 
           {"tokens of context (--max-context)", std::to_string(options.max_context)},
           {"pages of layers with a window",
            options.window_pages ? std::to_string(*options.window_pages) : std::string("as of the others")},
+          {"cache (--kv-cache-dtype)", std::string(name_of(config.cache))},
           {"numerics (--numerics)", words_of(options.numerics)},
           {"edges (--edges)", words_of(options.policy)},
           {"second choices", options.choices ? "yes" : "no"},

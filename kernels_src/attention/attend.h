@@ -20,8 +20,9 @@ struct Attend {
   Optional<InOut<int32_t>> arrivals = {};
   int64_t table_stride;
   int64_t y_stride;
-  int64_t window;  // keys a row attends to at most, its own included: those above position - window; 0: all
-  float scale;     // of q . k, times log2(e): probabilities are powers of two
+  int64_t window;         // keys a row attends to at most, its own included: those above position - window; 0: all
+  float scale;            // of q . k, times log2(e): probabilities are powers of two; of FP8 times the keys' scale
+  float value_scale = 1;  // of FP8 codes (kv_pages.h); flash_decode alone takes them
 };
 
 // How the heads and the context of a row are dealt to blocks.
@@ -69,6 +70,6 @@ struct AttendShape {
   }
 };
 
-// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kPageSize and the shape's.
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kCacheFormat, kPageSize and the shape's.
 
 }  // namespace nodewright

@@ -4,18 +4,19 @@
 // keys have been used when its values are needed, and waits for no other warp until its last chunk; then the warps of a
 // block meet in shared memory, in their order, and the splits of a row in that of their cluster (merge_in_cluster.cuh)
 // or in global memory (merge_splits.cuh): a row's bits depend on its own tokens only. Keys and values are bf16 as they
-// lie, sums fp32. A matrix has 16 rows and a tile at most 8 heads: rows 8 to 15 hold what rounding to bf16 leaves of q
-// * scale, and then of the probabilities, so that both count with twice the digits in as many matrix instructions.
+// lie, or fp16 that FP8 becomes in registers (cache_format.cuh), sums fp32. A matrix has 16 rows and a tile at most 8
+// heads: rows 8 to 15 hold what rounding leaves of q * scale, and then of the probabilities, so that both count with
+// twice the digits in as many matrix instructions. A chunk of FP8 has 32 keys, as many bytes: two tiles of 16.
 //
 // With kParts the order of sums follows from the row's length alone: its chunks are dealt to kParts parts that lie
 // together. The parts of a section, kPartsOfSection, are folded one into the other, and sections meet as splits of a
 // cluster do. A block has several sections, each of them a warp's, or a section alone, with a warp for each part.
 //
-// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kHeadTile, kPageSize, kSplits, kWarps, kRing, kInCluster,
-// kParts (0: none).
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kCacheFormat, kHeadTile, kPageSize, kSplits, kWarps, kRing,
+// kInCluster, kParts (0: none).
 #pragma once
 
-#include "kernels_src/attention/kv_pages.h"
+#include "kernels_src/attention/cache_format.cuh"
 #include "kernels_src/attention/merge_in_cluster.cuh"
 #include "kernels_src/attention/merge_splits.cuh"
 #include "kernels_src/device/bulk_copies.cuh"
@@ -23,18 +24,19 @@
 
 namespace nodewright {
 
-constexpr int kChunk = 16, kMatrixRows = 16, kMostHeads = 8;
+constexpr int kMatrixRows = 16, kMostHeads = 8;
+constexpr int kTilesOfChunk = kFp8Cache ? 2 : 1, kTileKeys = 16, kChunk = kTilesOfChunk * kTileKeys;
 constexpr int kDim = static_cast<int>((kHeadDim + 15) / 16 * 16);
 // A stage is the image of what it was copied from (kv_in_row), unless that has no row as long as a tile's.
 constexpr bool kAsItLies = kDim == kPaddedHeadDim, kInBulk = kHasBulkCopies && kAsItLies;
 constexpr int kStride = kAsItLies ? kDim : kDim + 8, kQueryStride = kDim + 8;
-constexpr int kSteps = kDim / 16;                // of 16 elements of a head
-constexpr int kStage = 2 * kChunk * kStride;     // elements: keys, then values
-constexpr int kPieces = kChunk * kDim / 8 / 32;  // of 16 bytes, of a chunk's keys or values: a lane's share
+constexpr int kSteps = kDim / 16;                     // of 16 elements of a head
+constexpr int kStage = 2 * kChunk * kStride;          // elements: keys, then values
+constexpr int kPieces = kChunk * kDim / kPiece / 32;  // of 16 bytes, of a chunk's keys or values: a lane's share
 constexpr int kDepth = static_cast<int>(kRing), kBlockWarps = static_cast<int>(kWarps);
 constexpr bool kQueriesInRegisters = kDim <= 128;
 // Chunks that a warp takes at once, where as many are on their way meanwhile.
-constexpr int kTogether = kRing > 3 && kRing % 2 == 0 ? 2 : 1;
+constexpr int kTogether = !kFp8Cache && kRing > 3 && kRing % 2 == 0 ? 2 : 1;
 // Groups of copies that a warp has open: keys of kDepth / kTogether chunks, then their values.
 constexpr int kGroups = 2 * kDepth / kTogether;
 constexpr int kValuesBehindKeys = static_cast<int>(kKvHeads * kPageSize * kPaddedHeadDim);  // elements of a page
@@ -48,9 +50,10 @@ static_assert(!kOrdered || ((kSplits == 1 || kInCluster != 0) &&
 constexpr unsigned kBlocksOfAnSm = kDim <= 128 && kWarps <= 4 ? (kHasSections && kDim > 64 ? 2 : 3) : 1;
 constexpr int kMeeting = static_cast<int>(kWarps > kSplits ? kWarps : kSplits);
 static_assert(kPageSize % kChunk == 0, "a chunk lies in one page");
+static_assert(!kFp8Cache || kAsItLies, "rows of FP8 are whole pieces");
 static_assert(kTileHeads <= kMostHeads, "half a matrix holds the heads of a tile");
 
-// The chunks of one block, by number: chunk c is keys 16 c to 16 c + 15.
+// The chunks of one block, by number: chunk c is keys kChunk c to kChunk c + kChunk - 1.
 struct Chunks {
   int first, last;                          // none when first >= last
   int splits;                               // that have any; with kParts sections
@@ -80,8 +83,9 @@ NODEWRIGHT_DEVICE Chunks chunks_of(int oldest, int length, int split) {
 
 // The block's shared memory, after `bytes_before` bytes of the kernel's own.
 struct FlashMemory {
-  bf16* ring;     // [kWarps][kRing][keys, values][kChunk][kStride]; at the end [kWarps] weighted values
-  bf16* queries;  // [kMatrixRows][kQueryStride] scaled; row h + 8: what rounding leaves of row h; others are anything
+  KvElement* ring;  // [kWarps][kRing][keys, values][kChunk][kStride]; at the end [kWarps] weighted values
+  // [kMatrixRows][kQueryStride] scaled, as operands; row h + 8: what rounding leaves of row h; others are anything
+  bf16* queries;
   uint64_t* barriers;  // [kWarps][kGroups]
   Merged* found;       // [kTileHeads][kWarps]
   Merged* merged;      // [kTileHeads]
@@ -101,8 +105,8 @@ struct FlashMemory {
 };
 NODEWRIGHT_DEVICE FlashMemory flash_memory(int bytes_before) {
   FlashMemory m;
-  m.ring = reinterpret_cast<bf16*>(shared_memory() + bytes_before);
-  m.queries = m.ring + kBlockWarps * kDepth * kStage;
+  m.ring = reinterpret_cast<KvElement*>(shared_memory() + bytes_before);
+  m.queries = reinterpret_cast<bf16*>(m.ring + kBlockWarps * kDepth * kStage);
   m.barriers = reinterpret_cast<uint64_t*>(m.queries + kMatrixRows * kQueryStride);
   m.found = reinterpret_cast<Merged*>(m.barriers + kBlockWarps * kGroups);
   m.merged = m.found + kTileHeads * kBlockWarps;
@@ -114,14 +118,25 @@ NODEWRIGHT_DEVICE FlashMemory flash_memory(int bytes_before) {
 
 // `v`: element d of head h, scaled; d < kDim.
 NODEWRIGHT_DEVICE void store_query(const FlashMemory& m, int h, int d, float v) {
-  const bf16 rounded = to_bf16(v);
-  m.queries[h * kQueryStride + d] = rounded;
-  m.queries[(h + kMostHeads) * kQueryStride + d] = to_bf16(v - to_float(rounded));
+  if constexpr (kFp8Cache) {
+    bf16* const to = m.queries + h * kQueryStride + column_of(d);
+    const uint32_t rounded = round_halves(v, 0.0f);
+    to[0] = {static_cast<uint16_t>(rounded)};
+    to[kMostHeads * kQueryStride] = {static_cast<uint16_t>(rest_of_pair<true>(rounded, v, 0.0f))};
+  } else {
+    const bf16 rounded = to_bf16(v);
+    m.queries[h * kQueryStride + d] = rounded;
+    m.queries[(h + kMostHeads) * kQueryStride + d] = to_bf16(v - to_float(rounded));
+  }
 }
 
-// Where a lane finds eight elements of a matrix: half `half` of step `step` of row `row` of a stage's keys or values.
-NODEWRIGHT_DEVICE int in_stage(int row, int half, int step) {
-  return row * kStride + (kv_in_row(row, half * 8, kPaddedHeadDim) ^ step * 16);
+// Where a lane finds a row of a matrix: half `half` of the i-th load of row `row` of a tile's keys or values.
+NODEWRIGHT_DEVICE int in_stage(int row, int half, int i) {
+  return row * kStride + (place_in_row(row, half_of_load<kSteps>(i, half) * kPiece) ^ i * 2 * kPiece);
+}
+// Where the keys of the t-th of tiles that a warp takes at once begin, from the first one's stage on.
+NODEWRIGHT_DEVICE int start_of_tile(int t) {
+  return t / kTilesOfChunk * kStage + t % kTilesOfChunk * kTileKeys * kStride;
 }
 
 // The chunks of a warp on their way to shared memory. A key that is not within oldest .. end - 1 becomes zero: nothing
@@ -129,22 +144,22 @@ NODEWRIGHT_DEVICE int in_stage(int row, int half, int step) {
 // values: one copy each, where the device has copies of any size (docs/attention.md); else every lane copies its
 // share.
 struct ChunkRing {
-  const bf16* kv;    // of the key head
-  const int* table;  // the row's pages
+  const KvElement* kv;  // of the key head
+  const int* table;     // the row's pages
   int oldest, end;
   Chunks chunks;
-  bf16* stages;                         // of the warp
+  KvElement* stages;                    // of the warp
   CopyBarrier barriers;                 // of the warp: the first of its groups'
   int pages = 0;                        // lane l: of one of the next 32 chunks
   int first_part, own_first, own_last;  // with kParts: of the warp
   // Addresses in the chunks whose values are requested next: in bulk, lane l's is the l-th chunk's; otherwise each
   // lane's is its first piece of every chunk.
-  const bf16* keys[kInBulk ? 1 : kTogether]{};
+  const KvElement* keys[kInBulk ? 1 : kTogether]{};
   AsyncCopies<kPieces * kTogether, kGroups> copies{};
 
   NODEWRIGHT_DEVICE ChunkRing(const bf16* kv, const int* table, int kv_head, int oldest, int end, Chunks chunks,
                               const FlashMemory& memory)
-      : kv(kv + kv_head * kPageSize * kPaddedHeadDim),
+      : kv(pool_of(kv) + kv_head * kPageSize * kPaddedHeadDim),
         table(table),
         oldest(oldest),
         end(end),
@@ -166,7 +181,7 @@ struct ChunkRing {
   // With kParts: how many chunks the warp has up to the end of its part `part`.
   NODEWRIGHT_DEVICE int chunks_to(int part) const { return chunks.start_of(first_part + part + 1) - own_first; }
   // The stage of chunk i; those of chunks that are taken together are adjacent.
-  NODEWRIGHT_DEVICE bf16* stage(int i) const { return stages + i % kDepth * kStage; }
+  NODEWRIGHT_DEVICE KvElement* stage(int i) const { return stages + i % kDepth * kStage; }
   // The chunks i to i + kCount - 1 are there, and all their keys are to be read from the cache.
   template <int kCount>
   NODEWRIGHT_DEVICE bool are_whole(int i) const {
@@ -188,7 +203,7 @@ struct ChunkRing {
     for (int i = 0; i < kDepth; i += kTogether) request_keys(i, stage(i)), request_values(i, stage(i));
   }
   // Requests the keys of chunks i to i + kTogether - 1 that exist, as one group. Called in order, from i = 0.
-  NODEWRIGHT_DEVICE void request_keys(int i, bf16* to) {
+  NODEWRIGHT_DEVICE void request_keys(int i, KvElement* to) {
     if (i > 0 && i % 32 == 0) find_pages(i);
     const int lane = static_cast<int>(threadIdx.x % 32);
     NODEWRIGHT_UNROLL_ON_DEVICE
@@ -197,7 +212,7 @@ struct ChunkRing {
       const int page = __shfl_sync(0xffffffffu, pages, chunk % 32);
       const unsigned slot = static_cast<unsigned>(number(chunk)) % static_cast<unsigned>(kPageSize / kChunk) * kChunk;
       keys[c] = kv + static_cast<int64_t>(page) * (2 * kValuesBehindKeys) + slot * kPaddedHeadDim;
-      if constexpr (kAsItLies && !kInBulk) keys[c] += lane * 8;
+      if constexpr (kAsItLies && !kInBulk) keys[c] += lane * kPiece;
     }
     if constexpr (kInBulk)
       request_in_bulk<0>(i, to);
@@ -205,7 +220,7 @@ struct ChunkRing {
       request<0>(i, to);
   }
   // After the keys of the same chunks.
-  NODEWRIGHT_DEVICE void request_values(int i, bf16* to) {
+  NODEWRIGHT_DEVICE void request_values(int i, KvElement* to) {
     if constexpr (kInBulk)
       request_in_bulk<1>(i, to);
     else
@@ -234,11 +249,11 @@ struct ChunkRing {
   }
 
   template <int kValues>
-  NODEWRIGHT_DEVICE void request_in_bulk(int i, bf16* to) {
+  NODEWRIGHT_DEVICE void request_in_bulk(int i, KvElement* to) {
     const int lane = static_cast<int>(threadIdx.x % 32);
-    constexpr int kRowBytes = kDim * 2;
+    constexpr int kRowBytes = kDim * static_cast<int>(sizeof(KvElement));
     const CopyBarrier barrier = barrier_of(group_of(i, kValues));
-    const bf16* const from = keys[0] + kValues * kValuesBehindKeys;
+    const KvElement* const from = keys[0] + kValues * kValuesBehindKeys;
     to += kValues * kChunk * kStride;
     if (are_whole<kTogether>(i)) {  // mostly
       if (lane < kTogether) barrier.copy(shared_address(to + lane * kStage), from, kChunk * kRowBytes);
@@ -254,21 +269,23 @@ struct ChunkRing {
       bytes += rows * kRowBytes;
       if (lane == c && rows > 0)
         barrier.copy(shared_address(to + c * kStage + first * kStride), from + first * kDim, rows * kRowBytes);
-      for (int p = lane; p < kChunk * kDim / 8; p += 32)
-        if (p / (kDim / 8) < first || p / (kDim / 8) >= last) store_16(to + c * kStage + p * 8, uint4{0u, 0u, 0u, 0u});
+      for (int p = lane; p < kChunk * kDim / kPiece; p += 32)
+        if (p / (kDim / kPiece) < first || p / (kDim / kPiece) >= last)
+          store_16(to + c * kStage + p * kPiece, uint4{0u, 0u, 0u, 0u});
     }
     if (lane == 0) barrier.arrive_and_expect(bytes);
   }
 
   template <int kValues>
-  NODEWRIGHT_DEVICE void request(int i, bf16* to) {
+  NODEWRIGHT_DEVICE void request(int i, KvElement* to) {
     const int lane = static_cast<int>(threadIdx.x % 32);
-    constexpr int kRow = kDim / 8;  // pieces
+    constexpr int kRow = kDim / kPiece, kApart = 32 * kPiece;  // pieces; elements between those of a lane
     to += kValues * kChunk * kStride;
     const auto copy_whole = [&](int c) {  // copies and nothing else
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int p = 0; p < kPieces; ++p)
-        copies.request(to + c * kStage + lane * 8 + p * 256, keys[c] + kValues * kValuesBehindKeys + p * 256, true);
+        copies.request(to + c * kStage + lane * kPiece + p * kApart, keys[c] + kValues * kValuesBehindKeys + p * kApart,
+                       true);
     };
     if (kAsItLies && kTogether > 1 && are_whole<kTogether>(i)) {  // mostly
       NODEWRIGHT_UNROLL_ON_DEVICE
@@ -282,10 +299,10 @@ struct ChunkRing {
         }
         if (!has(i + c)) break;
         const int key0 = number(i + c) * kChunk;
-        const bf16* from = keys[c] - (kAsItLies ? lane * 8 : 0) + kValues * kValuesBehindKeys;
+        const KvElement* from = keys[c] - (kAsItLies ? lane * kPiece : 0) + kValues * kValuesBehindKeys;
         NODEWRIGHT_NO_UNROLL
         for (int p = lane; p < kChunk * kRow; p += 32) {
-          const int key = p / kRow, d = p % kRow * 8;
+          const int key = p / kRow, d = p % kRow * kPiece;
           const bool is_there = key0 + key >= oldest && key0 + key < end && d < kPaddedHeadDim;
           copies.request(to + c * kStage + key * kStride + d, from + (is_there ? key * kPaddedHeadDim + d : 0),
                          is_there);
@@ -308,6 +325,11 @@ struct FlashState {
       for (int i = 0; i < 4; ++i) values[n][i] = 0.0f;
     }
   }
+  // What the values are divided by in the end, the quad's.
+  NODEWRIGHT_DEVICE float total([[maybe_unused]] float value_scale) const {
+    if constexpr (kFp8Cache) return quad_sum(sum) / value_scale;
+    return quad_sum(sum);
+  }
 };
 
 // Parts of a section become one, in their order: the values that are there times `keep`, and those of the next part
@@ -328,8 +350,8 @@ struct Section {
   float values[2 * kSteps][2];
   Merged of;
 
-  NODEWRIGHT_DEVICE void add(const FlashState& part, bool is_first) {
-    const Merged next{part.top, quad_sum(part.sum)};
+  NODEWRIGHT_DEVICE void add(const FlashState& part, float value_scale, bool is_first) {
+    const Merged next{part.top, part.total(value_scale)};
     Fold by{0.0f, 1.0f};
     if (is_first)
       of = next;
@@ -352,57 +374,59 @@ struct Section {
     for (int n = 0; n < 2 * kSteps; ++n) {
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int k = 0; k < 2; ++k)
-        if (kDim == kHeadDim || n * 8 + pair + k < kHeadDim) mine[n * 8 + pair + k] = values[n][k];
+        if (const int d = element_of(n, pair, k); kDim == kHeadDim || d < kHeadDim) mine[d] = values[n][k];
     }
     if (pair == 0) to.received.found[section * kTileHeads + head] = of;
   }
 };
 
 // The warp's chunks i to i + kCount - 1, which are there, and after fewer than kTogether none; whole: as are_whole
-// says. Instructions of one chunk do not wait for those of another; a single chunk's scores are sums of two chains.
+// says. Instructions of one tile do not wait for those of another; a single tile's scores are sums of two chains.
 template <int kCount, class Queries>
 NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, bool whole, int length, FlashState& state,
                                       Queries load_query) {
-  constexpr int kChains = kCount == 1 ? 2 : 1;
+  constexpr int kTiles = kCount * kTilesOfChunk, kChains = kTiles == 1 ? 2 : 1;
   constexpr bool kMayGoOn = kCount == kTogether;
   const int lane = static_cast<int>(threadIdx.x % 32), pair = lane % 4 * 2;
-  float scores[kCount][kChains][2][4] = {};
-  bf16* const stage = ring.stage(i);
-  const auto key_piece = [&](int c, int step) {
-    return stage + c * kStage + in_stage(lane / 16 * 8 + lane % 8, lane / 8 % 2, step);
+  float scores[kTiles][kChains][2][4] = {};
+  KvElement* const stage = ring.stage(i);
+  const auto key_piece = [&](int t, int load) {
+    return stage + start_of_tile(t) + in_stage(lane / 16 * 8 + lane % 8, lane / 8 % 2, load);
   };
-  multiply_rows<kSteps>(scores, load_query, key_piece);
+  multiply_keys<kSteps>(scores, load_query, key_piece);
   if constexpr (kMayGoOn) {
     __syncwarp();  // the keys that are requested now overwrite these
     ring.request_keys(i + kDepth, stage);
   }
-  // Keys 2t, 2t + 1 of the first eight of a chunk, then of the others.
-  float weights[kCount][4], highest = -INFINITY;
+  // Keys 2t, 2t + 1 of the first eight of a tile, then of the others.
+  float weights[kTiles][4], highest = -INFINITY;
   NODEWRIGHT_UNROLL_ON_DEVICE
-  for (int c = 0; c < kCount; ++c) {
+  for (int t = 0; t < kTiles; ++t) {
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int j = 0; j < 4; ++j) {
-      const auto score = [&](int chain) { return scores[c][chain][j / 2][j % 2] + scores[c][chain][j / 2][j % 2 + 2]; };
-      weights[c][j] = score(0);
-      if constexpr (kChains == 2) weights[c][j] += score(1);
-      weights[c][j] = capped_by<kScoreCap>(weights[c][j]);
+      const auto score = [&](int chain) { return scores[t][chain][j / 2][j % 2] + scores[t][chain][j / 2][j % 2 + 2]; };
+      weights[t][j] = score(0);
+      if constexpr (kChains == 2) weights[t][j] += score(1);
+      weights[t][j] = capped_by<kScoreCap>(weights[t][j]);
     }
   }
   if (!whole) {
     NODEWRIGHT_UNROLL_ON_DEVICE
-    for (int c = 0; c < kCount; ++c) {
+    for (int t = 0; t < kTiles; ++t) {
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int j = 0; j < 4; ++j) {
-        const int key = ring.number(i + c) * kChunk + j / 2 * 8 + pair + j % 2;
-        if (key < ring.oldest || key >= length) weights[c][j] = -INFINITY;
+        const int key =
+            ring.number(i + t / kTilesOfChunk) * kChunk + t % kTilesOfChunk * kTileKeys + j / 2 * 8 + pair + j % 2;
+        if (key < ring.oldest || key >= length) weights[t][j] = -INFINITY;
       }
     }
   }
   NODEWRIGHT_UNROLL_ON_DEVICE
-  for (int c = 0; c < kCount; ++c) {
+  for (int t = 0; t < kTiles; ++t) {
     NODEWRIGHT_UNROLL_ON_DEVICE
-    for (int j = 0; j < 4; ++j) highest = fmaxf(highest, weights[c][j]);
+    for (int j = 0; j < 4; ++j) highest = fmaxf(highest, weights[t][j]);
   }
+  if constexpr (kFp8Cache) highest -= kLift;
   const float before = state.top;
   state.top = fmaxf(before, quad_max(highest));  // finite: every chunk holds a key
   const float keep = power_of_two(before - state.top);
@@ -415,20 +439,20 @@ NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, bool whole, int le
   ring.template wait_for_values<(kMayGoOn ? kGroups - 1 : 0)>(i);
   __syncwarp();
   NODEWRIGHT_UNROLL_ON_DEVICE
-  for (int c = 0; c < kCount; ++c) {
+  for (int t = 0; t < kTiles; ++t) {
     uint32_t p[4];
     NODEWRIGHT_UNROLL_ON_DEVICE
-    for (int j = 0; j < 4; ++j) weights[c][j] = power_of_two(weights[c][j] - state.top), state.sum += weights[c][j];
+    for (int j = 0; j < 4; ++j) weights[t][j] = power_of_two(weights[t][j] - state.top), state.sum += weights[t][j];
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int n = 0; n < 2; ++n) {
-      const float low = weights[c][2 * n], high = weights[c][2 * n + 1];
-      p[2 * n] = round_pair(low, high);
-      p[2 * n + 1] = round_pair(low - low_bf16(p[2 * n]), high - high_bf16(p[2 * n]));
+      const float low = weights[t][2 * n], high = weights[t][2 * n + 1];
+      p[2 * n] = operand_pair<kFp8Cache>(low, high);
+      p[2 * n + 1] = rest_of_pair<kFp8Cache>(p[2 * n], low, high);
     }
-    const auto value_piece = [&](int n) {
-      return stage + c * kStage + kChunk * kStride + in_stage(lane / 8 % 2 * 8 + lane % 8, lane / 16, n);
+    const auto value_piece = [&](int load) {
+      return stage + start_of_tile(t) + kChunk * kStride + in_stage(lane / 8 % 2 * 8 + lane % 8, lane / 16, load);
     };
-    multiply_columns(state.values, p, value_piece);
+    multiply_values(state.values, p, value_piece);
   }
   if constexpr (kMayGoOn) {
     __syncwarp();  // as of keys
@@ -439,8 +463,8 @@ NODEWRIGHT_DEVICE void attend_at_once(ChunkRing& ring, int i, bool whole, int le
 // Attends to the keys `oldest` to length - 1; the ring has started, and memory.queries are complete. patch(keys,
 // values, key0) puts into a stage, where the cache would have it (kv_in_row), what is not there, keys from ring.end on.
 template <class Patch>
-NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMemory& memory, FlashState& state,
-                                     Patch patch) {
+NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, float value_scale, const FlashMemory& memory,
+                                     FlashState& state, Patch patch) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const auto read_query = [&](uint32_t(&left)[4], int step) {
     load_matrices(left, memory.queries + lane % 16 * kQueryStride + step * 16 + lane / 16 * 8);
@@ -481,7 +505,7 @@ NODEWRIGHT_DEVICE void attend_chunks(ChunkRing& ring, int length, const FlashMem
       attend_at_once<kTogether>(ring, i, whole, length, state, load_query);
     if constexpr (kHasSections) {
       if (i + kTogether < ring.chunks_to(part)) continue;
-      section.add(state, part % kPartsOfSection == 0);
+      section.add(state, value_scale, part % kPartsOfSection == 0);
       if ((part + 1) % kPartsOfSection == 0 || !ring.has(i + kTogether))
         section.leave(memory, (ring.first_part + part) / kPartsOfSection);
       state.start(), ++part;
@@ -514,13 +538,13 @@ NODEWRIGHT_DEVICE void merge_warps(const Args& args, int row, int tile, int spli
     return reinterpret_cast<float*>(memory.ring + w * kDepth * kStage) + h * kQueryStride;
   };
   const int head = lane / 4;
-  const float total = quad_sum(state.sum);
+  const float total = state.total(args.value_scale);
   if (head < kTileHeads) {
-    float* mine = values_of(warp, head) + pair;
+    float* mine = values_of(warp, head) + element_of(0, pair, 0);
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int n = 0; n < 2 * kSteps; ++n) {
-      mine[n * 8] = state.values[n][0] + state.values[n][2];
-      mine[n * 8 + 1] = state.values[n][1] + state.values[n][3];
+      mine[element_of(n, 0, 0)] = state.values[n][0] + state.values[n][2];
+      mine[element_of(n, 0, 1)] = state.values[n][1] + state.values[n][3];
     }
     if (pair == 0) memory.found[head * kBlockWarps + warp] = {state.top, total};
   }

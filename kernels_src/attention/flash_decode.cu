@@ -28,6 +28,6 @@ NODEWRIGHT_KERNEL_OF(flash_decode, Attend, (32 * kWarps), kBlocksOfAnSm) {
   }
   __syncthreads();
   FlashState state;
-  attend_chunks(ring, length, memory, state, [](bf16*, bf16*, int) {});
+  attend_chunks(ring, length, args.value_scale, memory, state, [](KvElement*, KvElement*, int) {});
   merge_warps(args, row, tile, static_cast<int>(blockIdx.x), chunks, state, memory);
 }

@@ -11,7 +11,6 @@ namespace nodewright {
 
 // How the heads and the context of a row are dealt to blocks. The arguments are Attend's, with this head tile.
 struct FlashDecodeShape {
-  static constexpr int64_t kChunk = 16;       // keys that a warp takes at once: a tile of the matrix unit
   static constexpr int64_t kMatrixRows = 16;  // of queries
   static constexpr int64_t kMostHeadTile = 8, kMostHeadDim = 256;
   static constexpr int64_t kMostRing = 4, kMostRingBytes = 148 * 1024;
@@ -25,12 +24,15 @@ struct FlashDecodeShape {
   int64_t requested = 0;  // chunks that a warp has requested; 0: what shared memory holds
   // The most that the device takes; 1: it has no clusters. Up to as many splits of a row meet in shared memory.
   int64_t cluster_blocks = 1;
-  bool ordered = false;     // one order of sums for any rows and warps and the same ring; splits divide kSections
+  bool ordered = false;  // one order of sums for any rows and warps and the same ring; splits divide kSections
+  CacheFormat cache = CacheFormat::bf16;
   int64_t least_bytes = 0;  // of shared memory that a block takes: blocks would gather on the SMs that are free first
 
   static constexpr bool takes(int64_t head_dim) { return head_dim % 2 == 0 && head_dim <= kMostHeadDim; }
-  constexpr int64_t padded_head_dim() const { return (head_dim + 7) / 8 * 8; }
+  constexpr int64_t padded_head_dim() const { return nodewright::padded_head_dim(head_dim, cache); }
   constexpr int64_t tile_dim() const { return (head_dim + 15) / 16 * 16; }
+  // Keys of a chunk, which a warp requests at once: one or two tiles of the matrix unit, as many bytes in both formats.
+  constexpr int64_t chunk() const { return 32 / element_bytes(cache); }
   // Query heads of a block, all of one key head: the largest divisor of the group that half a tile holds.
   constexpr int64_t head_tile() const {
     const int64_t group = heads / kv_heads;
@@ -44,7 +46,7 @@ struct FlashDecodeShape {
   // Keys and values of a chunk, as they lie in the cache, or, where its rows are shorter than a tile's, in rows of
   // which eight lie in different banks. At the end, the weighted values of a warp take the place of one or more.
   constexpr int64_t stage_bytes() const {
-    return 2 * kChunk * (tile_dim() == padded_head_dim() ? tile_dim() : tile_dim() + 8) * 2;
+    return 2 * 16 * (tile_dim() == padded_head_dim() ? tile_dim() : tile_dim() + 8) * 2;
   }
   // Three blocks fill an SM's shared memory, or two where a warp would have fewer than three chunks. At one or two rows
   // the kernels around hold little themselves (docs/attention.md).
@@ -105,7 +107,7 @@ struct FlashDecodeShape {
   }
 };
 
-// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kPageSize and the shape's; of rope_flash_decode also kRotate,
-// kHeadNorm and kNorm, as RopeAppend's.
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kCacheFormat, kPageSize and the shape's; of rope_flash_decode
+// also kRotate, kHeadNorm and kNorm, as RopeAppend's.
 
 }  // namespace nodewright

@@ -3,7 +3,8 @@
 // what has come, and empty, which counts the warps that have used it.
 //
 // A stage has rows of 64 elements in the 128-byte swizzle: [keys, values][kDim / 64][kPageKeys][64]. kv_in_row leaves
-// every 64 elements of a token in this order.
+// every 64 elements of a token in this order. Of FP8 each thread copies its pieces of a page to a place of its own, and
+// when they have come stores them to the stage as bf16.
 #pragma once
 
 #include "kernels_src/attention/tile_rows.cuh"
@@ -16,8 +17,8 @@ namespace nodewright {
 constexpr int kHeld = static_cast<int>(kStages);
 constexpr int kBlockBytes = kPageKeys * 128;         // of 64 elements of each key
 constexpr int kHalfBytes = kDim / 64 * kBlockBytes;  // keys, or values
-constexpr bool kInBulk = kDim == 64;                 // a page has its rows as a stage does
-constexpr int kPieces = kDim / 8;                    // of 16 bytes, of a token
+constexpr bool kInBulk = kDim == 64 && !kFp8Cache;   // a page has its rows as a stage does
+constexpr int kPieces = kDim / kPiece;               // of 16 bytes, of a token
 
 // Where a thread is in the ring's keys, or in its values.
 struct RingPlace {
@@ -43,7 +44,7 @@ struct RingPlace {
   }
 };
 
-// What the block has in shared memory: stages, q of each row, barriers.
+// What the block has in shared memory: stages, q of each row, barriers, and pieces of FP8 on their way.
 struct PageRing {
   uint32_t stages, queries, barriers;
 
@@ -61,11 +62,13 @@ struct PageRing {
     }
     __syncthreads();
   }
+  NODEWRIGHT_DEVICE uint32_t staged() const { return barriers + 32 * kHeld; }
   NODEWRIGHT_DEVICE RingPlace keys() const { return {stages, barriers}; }
   NODEWRIGHT_DEVICE RingPlace values() const { return {stages + kHalfBytes, barriers + 16 * kHeld}; }
 };
 
-// Fills the ring with the pages of a run. Called by a warpgroup, or by one warp of it where copies are kInBulk.
+// Fills the ring with the pages of a run, of bf16. Called by a warpgroup, or by one warp of it where copies are
+// kInBulk.
 struct PageCopier {
   const bf16* kv;  // of the key head
   const int* table;
@@ -110,6 +113,80 @@ struct PageCopier {
       copy_16(to + i * kTokensApart * 128, from + i * kTokensApart * kDim, key >= first && key < end);
     }
     place.full().arrive_after_copies();
+  }
+};
+
+// Four elements of FP8 to two pairs of bf16, exactly, a NaN, too.
+NODEWRIGHT_DEVICE uint2 bf16_pairs_of(uint32_t four) {
+  const uint2 pairs = halves_of_fp8(four);
+  const float2 low = floats_of_halves(pairs.x), high = floats_of_halves(pairs.y);
+  return {round_pair(low.x, low.y), round_pair(high.x, high.y)};
+}
+
+// The same for pages of FP8. Called by a warpgroup.
+struct Fp8Copier {
+  static constexpr int kThreadPieces = kPageKeys * kPieces / 128, kTokensApart = 128 / kPieces;
+  static constexpr int kStaged = static_cast<int>(AttendTilesShape::kStagedPages);
+  static constexpr int kValuesBehindKeys = static_cast<int>(kKvHeads * kPageSize * kPaddedHeadDim);
+
+  RingPlace keys, values;
+  uint32_t staged;            // [kStaged][keys, values][kThreadPieces][128] pieces: the thread's first
+  int asked = 0, stored = 0;  // pages
+  // Eight threads that store together have four pieces of two tokens, which lie in different banks.
+  int token = static_cast<int>(threadIdx.x % 128) / (2 * kPieces) * 2 + static_cast<int>(threadIdx.x) / 4 % 2;
+  int piece = static_cast<int>(threadIdx.x) % 4 + static_cast<int>(threadIdx.x) / 8 % (kPieces / 4) * 4;
+  AsyncCopies<1> copies;
+
+  NODEWRIGHT_DEVICE explicit Fp8Copier(const PageRing& ring)
+      : keys(ring.keys()), values(ring.values()), staged(ring.staged() + threadIdx.x % 128 * 16) {}
+
+  // A page of the key head; tokens outside first .. end - 1 become zeros.
+  NODEWRIGHT_DEVICE void request(const KvElement* page, int first, int end) {
+    NODEWRIGHT_UNROLL
+    for (int half = 0; half < 2; ++half) {
+      NODEWRIGHT_UNROLL
+      for (int i = 0; i < kThreadPieces; ++i) {
+        const int key = token + i * kTokensApart;
+        copy_16(place_of(asked, half, i), page + half * kValuesBehindKeys + key * kDim + piece * kPiece,
+                key >= first && key < end);
+      }
+    }
+    copies.close_group();
+    if (++asked - stored < kStaged) return;
+    copies.wait<kStaged - 1>();
+    store_next();
+  }
+  NODEWRIGHT_DEVICE void finish() {
+    copies.wait<0>();
+    NODEWRIGHT_NO_UNROLL
+    while (stored < asked) store_next();
+  }
+
+ private:
+  NODEWRIGHT_DEVICE uint32_t place_of(int page, int half, int i) const {
+    return staged + static_cast<uint32_t>(((page % kStaged * 2 + half) * kThreadPieces + i) * 128 * 16);
+  }
+  NODEWRIGHT_DEVICE void store_next() {
+    store(0, keys);
+    store(1, values);
+    ++stored;
+  }
+  NODEWRIGHT_DEVICE void store(int half, RingPlace& place) const {
+    place.empty().wait(place.phase ^ 1);
+    NODEWRIGHT_NO_UNROLL  // registers are few
+        for (int i = 0; i < kThreadPieces; ++i) {
+      const int key = token + i * kTokensApart,
+                d = place_in_row(key, piece * kPiece);  // the permutation is its inverse
+      const uint4 codes = load_shared(place_of(stored, half, i));
+      const uint2 a = bf16_pairs_of(codes.x), b = bf16_pairs_of(codes.y), c = bf16_pairs_of(codes.z),
+                  e = bf16_pairs_of(codes.w);
+      const uint32_t to = place.address() + d / 64 * kBlockBytes + key * 128, at = ((d % 64 / 8) ^ key % 8) * 16;
+      store_shared(to + at, uint4{a.x, a.y, b.x, b.y});
+      store_shared(to + (at ^ 16), uint4{c.x, c.y, e.x, e.y});
+    }
+    order_stores_before_copies();
+    place.full().arrive();
+    place.next();
   }
 };
 

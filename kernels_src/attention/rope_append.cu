@@ -1,6 +1,6 @@
 // Rotates the heads of q and k, normed before where the family does, and appends k and v to the cache; with kBias those
 // of qkv + bias. Block (b, m): kOfBlock key heads of row m, from b * kOfBlock on, each with its query heads and value.
-#include "kernels_src/attention/kv_pages.h"
+#include "kernels_src/attention/cache_format.cuh"
 #include "kernels_src/attention/rope.cuh"
 #include "kernels_src/attention/rope_append.h"
 
@@ -25,11 +25,17 @@ NODEWRIGHT_DEVICE void store_floats(float* to, const float (&v)[4]) {
   else
     to[0] = v[0];
 }
-NODEWRIGHT_DEVICE void store_rounded(bf16* to, const float (&v)[4]) {
-  if constexpr (kWide == 4)
+NODEWRIGHT_DEVICE void store_rounded(KvElement* to, const float (&v)[4], float scale) {
+  if constexpr (kWide != 4) {
+    to[0] = to_cache(v[0], scale);
+  } else if constexpr (kFp8Cache) {
+    uint32_t four = 0;
+    NODEWRIGHT_UNROLL
+    for (int j = 0; j < 4; ++j) four |= static_cast<uint32_t>(to_cache(v[j], scale).bits) << 8 * j;
+    *reinterpret_cast<uint32_t*>(to) = four;
+  } else {
     *reinterpret_cast<uint64_t*>(to) = pack_bf16(v[0], v[1]) | static_cast<uint64_t>(pack_bf16(v[2], v[3])) << 32;
-  else
-    to[0] = to_bf16(v[0]);
+  }
 }
 
 }  // namespace nodewright
@@ -98,8 +104,8 @@ NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
                                                       [&](int head) { return qkv + start_of(head); });
   __syncthreads();
   const auto kept = [&](int value, int kv_head, int d) {
-    return args.kv.data + kv_offset(page, value, kv_head, slot, kKvHeads, kPageSize, kPaddedHeadDim) +
-           kv_in_row(slot, d, kPaddedHeadDim);
+    return pool_of(args.kv.data) + kv_offset(page, value, kv_head, slot, kKvHeads, kPageSize, kPaddedHeadDim) +
+           place_in_row(slot, d);
   };
   NODEWRIGHT_UNROLL
   for (int e = 0; e < kEach; ++e) {
@@ -127,8 +133,8 @@ NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
       low[j] = v.first, high[j] = v.second;
     }
     if (is_key(head)) {
-      store_rounded(kept(0, kv_head, at), low);
-      store_rounded(kept(0, kv_head, at + kHalf), high);
+      store_rounded(kept(0, kv_head, at), low, args.key_scale);
+      store_rounded(kept(0, kv_head, at + kHalf), high, args.key_scale);
     } else {
       float* const q = args.q.data + row * kHeads * kHeadDim + start_of(head) + at;
       store_floats(q, low);
@@ -142,11 +148,11 @@ NODEWRIGHT_KERNEL(rope_append, RopeAppend, kRopeThreads) {
     float v[4];
     floats_of(values[e], v);
     if constexpr (kBias != 0) add_bias(v, args.bias.data + value_start + i * kWide);
-    store_rounded(kept(1, first_head + i / kValuePieces, i % kValuePieces * kWide), v);
+    store_rounded(kept(1, first_head + i / kValuePieces, i % kValuePieces * kWide), v, args.value_scale);
   }
   constexpr int kPadding = static_cast<int>(kPaddedHeadDim - kHeadDim);
   if constexpr (kPadding > 0)
     for (int i = thread; i < kv_heads * kPadding; i += kThreads)
       for (int value = 0; value < 2; ++value)
-        *kept(value, first_head + i / kPadding, static_cast<int>(kHeadDim) + i % kPadding) = to_bf16(0.0f);
+        *kept(value, first_head + i / kPadding, static_cast<int>(kHeadDim) + i % kPadding) = KvElement{0};
 }

@@ -22,10 +22,13 @@ struct RopeAppend {
   int64_t table_stride;
   float eps;                         // of the norms
   Optional<Frozen<bf16>> bias = {};  // [elements of a row that count] of the product that left qkv; empty if kBias is 0
+  float key_scale = 1;               // of FP8 codes (kv_pages.h)
+  float value_scale = 1;
 };
 
-// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kPageSize; kRotate: 0 where positions are learned; kHeadNorm:
-// 1 to norm q and k, as kNorm (kernels_src/residual/norm.h, not a LayerNorm) says; kBias, not beside kHeadNorm.
+// Constants: kHeads, kKvHeads, kHeadDim, kPaddedHeadDim, kCacheFormat, kPageSize; kRotate: 0 where positions are
+// learned; kHeadNorm: 1 to norm q and k, as kNorm (kernels_src/residual/norm.h, not a LayerNorm) says; kBias, not
+// beside kHeadNorm.
 inline constexpr unsigned kRopeThreads = 128;
 // Key heads of a block: as many as leave each thread about four pieces of four elements, pairs of them of q and k.
 constexpr int64_t rope_heads_of_block(int64_t heads, int64_t kv_heads, int64_t head_dim) {

@@ -8,12 +8,12 @@
 namespace nodewright {
 
 // Key and value of another row of the step, as that row appends them, into rows of a stage; by a whole warp.
-NODEWRIGHT_DEVICE void rotate_key(const RopeFlashDecode& args, int row, int position, int kv_head, bf16* key,
-                                  bf16* value) {
+NODEWRIGHT_DEVICE void rotate_key(const RopeFlashDecode& args, int row, int position, int kv_head, KvElement* key,
+                                  KvElement* value) {
   const int lane = static_cast<int>(threadIdx.x % 32);
   const float* k = args.qkv.data + row * args.qkv_stride + (kHeads + kv_head) * kHeadDim;
   const float* v = k + kKvHeads * kHeadDim;
-  const auto in_row = [&](int d) { return kv_in_row(position % static_cast<int>(kPageSize), d, kPaddedHeadDim); };
+  const auto in_row = [&](int d) { return place_in_row(position % static_cast<int>(kPageSize), d); };
   float scale = 1.0f;
   const bf16* const gain = args.k_gain.data + gain_of_head(kv_head);
   if constexpr (kWidthNorm)
@@ -24,11 +24,11 @@ NODEWRIGHT_DEVICE void rotate_key(const RopeFlashDecode& args, int row, int posi
   for (int i = lane; i < kHalf; i += 32) {
     Pair of_key{normed_element(k, i, scale, gain), normed_element(k, i + kHalf, scale, gain)};
     if constexpr (kRotate != 0) of_key = turned(of_key, turn_of(position, rotation_of(args.frequencies.data, i)));
-    key[in_row(i)] = to_bf16(of_key.first);
-    key[in_row(i + kHalf)] = to_bf16(of_key.second);
+    key[in_row(i)] = to_cache(of_key.first, args.key_scale);
+    key[in_row(i + kHalf)] = to_cache(of_key.second, args.key_scale);
   }
   NODEWRIGHT_NO_UNROLL
-  for (int i = lane; i < kHeadDim; i += 32) value[in_row(i)] = to_bf16(v[i]);
+  for (int i = lane; i < kHeadDim; i += 32) value[in_row(i)] = to_cache(v[i], args.value_scale);
 }
 
 }  // namespace nodewright
@@ -78,14 +78,14 @@ NODEWRIGHT_KERNEL_OF(rope_flash_decode, RopeFlashDecode, (32 * kWarps), kBlocksO
   rotate_tile(args, row, head0, has_own, own, own_page, own_heads, gains,
               [&](int head, int i, float v) { store_query(memory, head, i, v * args.scale); });
   FlashState state;
-  attend_chunks(ring, length, memory, state, [&](bf16* keys, bf16* values, int key0) {
+  attend_chunks(ring, length, args.value_scale, memory, state, [&](KvElement* keys, KvElement* values, int key0) {
     if (key0 + kChunk <= first_new) return;
     for (int position = max(first_new, key0); position < min(length, key0 + kChunk); ++position) {
-      bf16 *key = keys + (position - key0) * kStride, *value = values + (position - key0) * kStride;
+      KvElement *key = keys + (position - key0) * kStride, *value = values + (position - key0) * kStride;
       if (position < oldest) continue;
       if (position == own) {
         for (int i = lane; i < kPaddedHeadDim; i += 32) {
-          const int at = kv_in_row(position % static_cast<int>(kPageSize), i, kPaddedHeadDim);
+          const int at = place_in_row(position % static_cast<int>(kPageSize), i);
           key[at] = own_heads.own_key[i], value[at] = own_heads.own_value[i];
         }
         continue;

@@ -25,9 +25,11 @@ struct RopeFlashDecode {
   int64_t qkv_stride;
   int64_t table_stride;
   int64_t y_stride;
-  int64_t window;  // keys a row attends to at most, its own included; 0: all
-  float eps;       // of the norms
-  float scale;     // of q . k, times log2(e)
+  int64_t window;       // keys a row attends to at most, its own included; 0: all
+  float eps;            // of the norms
+  float scale;          // of q . k, times log2(e); of FP8 times the keys' scale
+  float key_scale = 1;  // of FP8 codes (kv_pages.h)
+  float value_scale = 1;
 };
 
 // Constants and launch shape: flash_decode.h.

@@ -1,9 +1,9 @@
 // What a block that attends does with a row's projections first: it rotates the query heads of its tile, and the row's
 // own key where its keys include it.
-// Constants: those of rope.cuh and kHeads, kKvHeads, kPaddedHeadDim, kHeadTile.
+// Constants: those of rope.cuh and kHeads, kKvHeads, kPaddedHeadDim, kCacheFormat, kHeadTile.
 #pragma once
 
-#include "kernels_src/attention/kv_pages.h"
+#include "kernels_src/attention/cache_format.cuh"
 #include "kernels_src/attention/merge_splits.cuh"
 #include "kernels_src/attention/rope.cuh"
 
@@ -12,21 +12,21 @@ namespace nodewright {
 constexpr int kGroup = static_cast<int>(kHeads / kKvHeads);
 constexpr int kTurnsEach = ((kTileHeads + 1) * kHalf + kThreads - 1) / kThreads;  // of a thread
 constexpr int kAnglesEach = (kHalf + kThreads - 1) / kThreads;
-static_assert(kPaddedHeadDim <= 8 * 32);
+static_assert(kPaddedHeadDim <= kPiece * 32);
 static_assert(!kWidthNorm || 2 * kThreads / 32 <= kPaddedHeadDim, "sums of warps lie where the own key will");
 constexpr int kValuesEach = static_cast<int>((kPaddedHeadDim + kThreads - 1) / kThreads);
 
 // In shared memory, before what attention needs (rope_tile_bytes).
 struct RopeTile {
-  bf16 *own_key, *own_value;  // [kPaddedHeadDim]
-  Turn* turns;                // [kHalf] of the row's own position
-  float* scales;              // [kTileHeads + 1]
+  KvElement *own_key, *own_value;  // [kPaddedHeadDim]
+  Turn* turns;                     // [kHalf] of the row's own position
+  float* scales;                   // [kTileHeads + 1]
 };
 NODEWRIGHT_DEVICE RopeTile rope_tile() {
   RopeTile m;
-  m.own_key = reinterpret_cast<bf16*>(shared_memory());
+  m.own_key = reinterpret_cast<KvElement*>(shared_memory());
   m.own_value = m.own_key + kPaddedHeadDim;
-  m.turns = reinterpret_cast<Turn*>(m.own_value + kPaddedHeadDim);
+  m.turns = reinterpret_cast<Turn*>(shared_memory() + 2 * kPaddedHeadDim * sizeof(bf16));
   m.scales = reinterpret_cast<float*>(m.turns + kHalf);
   return m;
 }
@@ -77,7 +77,7 @@ NODEWRIGHT_DEVICE TileGains tile_gains(const Args& args, int head0) {
 
 // store(h, i, v): element i of head h of the tile. `has_own`: own_key and own_value, too, which are then appended to
 // `own_page` of the cache by the first tile of their key head. Returns when all can be read. `args` has qkv, kv,
-// qkv_stride and eps.
+// qkv_stride, eps and the scales.
 template <class Args, class Store>
 NODEWRIGHT_DEVICE void rotate_tile(const Args& args, int row, int head0, bool has_own, int position, int own_page,
                                    const RopeTile& m, const TileGains& gains, Store store) {
@@ -116,8 +116,8 @@ NODEWRIGHT_DEVICE void rotate_tile(const Args& args, int row, int head0, bool ha
                   normed_element(pairs[e].second, m.scales[head], gains.second[e])};
     if constexpr (kRotate != 0) pairs[e] = turned(pairs[e], m.turns[pair]);
     if (head == kTileHeads) {
-      m.own_key[pair] = to_bf16(pairs[e].first);
-      m.own_key[pair + kHalf] = to_bf16(pairs[e].second);
+      m.own_key[pair] = to_cache(pairs[e].first, args.key_scale);
+      m.own_key[pair + kHalf] = to_cache(pairs[e].second, args.key_scale);
     } else {
       store(head, pair, pairs[e].first);
       store(head, pair + kHalf, pairs[e].second);
@@ -127,16 +127,16 @@ NODEWRIGHT_DEVICE void rotate_tile(const Args& args, int row, int head0, bool ha
   for (int e = 0; e < kValuesEach; ++e) {
     const int i = static_cast<int>(threadIdx.x) + e * kThreads;
     if (!has_own || i >= kPaddedHeadDim) continue;
-    m.own_value[i] = to_bf16(i < kHeadDim ? value[e] : 0.0f);
-    if (i >= kHeadDim) m.own_key[i] = to_bf16(0.0f);
+    m.own_value[i] = to_cache(i < kHeadDim ? value[e] : 0.0f, args.value_scale);
+    if (i >= kHeadDim) m.own_key[i] = KvElement{0};
   }
   __syncthreads();
   if (has_own && head0 % kGroup == 0) {  // tiles of one kv head share its key
-    bf16* to =
-        args.kv.data + kv_offset(own_page, 0, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
-    const int i = static_cast<int>(threadIdx.x) * 8;  // a warp holds the largest head
+    KvElement* to = pool_of(args.kv.data) +
+                    kv_offset(own_page, 0, kv_head, position % kPageSize, kKvHeads, kPageSize, kPaddedHeadDim);
+    const int i = static_cast<int>(threadIdx.x) * kPiece;  // a warp holds the largest head
     if (i < kPaddedHeadDim) {
-      to += kv_in_row(static_cast<int>(position % kPageSize), i, kPaddedHeadDim);
+      to += place_in_row(static_cast<int>(position % kPageSize), i);
       store_16(to, load_16(m.own_key + i));
       store_16(to + kKvHeads * kPageSize * kPaddedHeadDim, load_16(m.own_value + i));
     }

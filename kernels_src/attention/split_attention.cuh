@@ -19,6 +19,7 @@ constexpr int kSlots = kKeysPerWarp * static_cast<int>(kWarps);
 constexpr int kPass = kSlots * static_cast<int>(kUnroll);  // keys a block requests at once
 constexpr int kWeights = kSlots > static_cast<int>(kSplits) ? kSlots : static_cast<int>(kSplits);
 static_assert(kTileHeads <= static_cast<int>(kWarps), "a warp weighs a head");
+static_assert(kCacheFormat == static_cast<int64_t>(CacheFormat::bf16), "it reads bf16 alone");
 
 // A thread's 8 elements of each head of the block's tile: of q, scaled, and of the weighted values so far.
 struct Elements {

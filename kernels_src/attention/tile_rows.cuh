@@ -3,8 +3,7 @@
 #pragma once
 
 #include "kernels_src/attention/attend_tiles.h"
-#include "kernels_src/attention/kv_pages.h"
-#include "kernels_src/device/tensor.cuh"
+#include "kernels_src/attention/cache_format.cuh"
 
 namespace nodewright {
 
@@ -13,6 +12,13 @@ constexpr int kThreads = static_cast<int>(attend_tiles_threads(kWarpgroups));
 constexpr int kPageKeys = static_cast<int>(kPageSize);
 constexpr int kDim = static_cast<int>((kHeadDim + 15) / 16 * 16);
 constexpr int kSteps = kDim / 16;  // of 16 elements of a head
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+constexpr bool kByWarpgroups = kWarpgroups > 0;
+#else
+constexpr bool kByWarpgroups = false;
+#endif
+// Whether operands are the fp16 that FP8 becomes in registers. Warpgroups find bf16 in shared memory.
+constexpr bool kHalves = kFp8Cache && !kByWarpgroups;
 static_assert(kPageSize == 64, "a tile of keys is a page");
 
 // The rows of one warp: 16, of which those before `end` count; this lane's are rows[0] and rows[1].
@@ -72,11 +78,11 @@ NODEWRIGHT_DEVICE void for_each_run(const AttendTiles& args, int first, int end,
   }
 }
 
-// Elements d and d + 1 of a query head of `row`, scaled; zeros beyond the rows and the head.
+// Elements d and d + 1 of a query head of `row`, scaled, as an operand; zeros beyond the rows and the head.
 NODEWRIGHT_DEVICE uint32_t query_pair(const AttendTiles& args, int row, int end, int head, int d) {
   if (row >= end || (kDim != kHeadDim && d >= kHeadDim)) return 0;
   const float* from = args.q.data + (static_cast<int64_t>(row) * kHeads + head) * kHeadDim + d;
-  return round_pair(from[0] * args.scale, from[1] * args.scale);
+  return operand_pair<kHalves>(from[0] * args.scale, from[1] * args.scale);
 }
 
 // Caps the scores of 8 N keys from `key0` on, and those of keys that this lane's rows do not attend to are -infinity.
@@ -101,7 +107,7 @@ NODEWRIGHT_DEVICE void mask_scores(float (&scores)[N][4], const Run& run, int ke
   }
 }
 
-// What this lane's rows have of the keys so far: values [n][i] as mma_16x8x16 leaves them.
+// What this lane's rows have of the keys so far: values [n][i] as mma_16x8x16 leaves them, columns as element_of.
 struct RowSums {
   float values[2 * kSteps][4], top[2], sum[2];
 
@@ -134,6 +140,7 @@ struct RowSums {
       float highest = -INFINITY;
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int n = 0; n < N; ++n) highest = fmaxf(highest, fmaxf(scores[n][2 * r], scores[n][2 * r + 1]));
+      if constexpr (kHalves) highest -= kLift;
       highest = fmaxf(top[r], quad_max(highest));
       base[r] = highest == -INFINITY ? 0.0f : highest;
       keep[r] = power_of_two(top[r] - base[r]);
@@ -155,14 +162,21 @@ struct RowSums {
     const int pair = static_cast<int>(threadIdx.x % 4) * 2;
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int r = 0; r < 2; ++r) {
-      const float share = 1.0f / quad_sum(sum[r]);
+      float share = 1.0f / quad_sum(sum[r]);
+      if constexpr (kFp8Cache) share *= args.value_scale;
       if (!run.holds[r]) continue;
       bf16* y = args.y.data + warp.rows[r] * args.y_stride + head * kHeadDim;
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int n = 0; n < 2 * kSteps; ++n) {
-        const int d = n * 8 + pair;
-        if (kDim == kHeadDim || d < kHeadDim)
-          *reinterpret_cast<uint32_t*>(y + d) = round_pair(values[n][2 * r] * share, values[n][2 * r + 1] * share);
+        if constexpr (kHalves) {  // neighbours are in two sums (element_of)
+          const int even = n / 2 * 2, k = 2 * r + n % 2, d = element_of(even, pair, n % 2);
+          if (kDim == kHeadDim || d < kHeadDim)
+            *reinterpret_cast<uint32_t*>(y + d) = round_pair(values[even][k] * share, values[even + 1][k] * share);
+        } else {
+          const int d = n * 8 + pair;
+          if (kDim == kHeadDim || d < kHeadDim)
+            *reinterpret_cast<uint32_t*>(y + d) = round_pair(values[n][2 * r] * share, values[n][2 * r + 1] * share);
+        }
       }
     }
   }

@@ -159,6 +159,20 @@ struct Worker {
 };
 
 NODEWRIGHT_DEVICE void copy_pages(const AttendTiles& args, const PageRing& ring, int first, int end, int kv_head) {
+  if constexpr (kFp8Cache) {
+    Fp8Copier copier(ring);
+    for_each_run(args, first, end, [&](int run, int run_end, const int* table) {
+      const int oldest = oldest_key(args.positions.data[run], static_cast<int>(args.window)),
+                last = args.positions.data[run_end - 1];
+      NODEWRIGHT_NO_UNROLL
+      for (int key0 = oldest / kPageKeys * kPageKeys; key0 <= last; key0 += kPageKeys)
+        copier.request(pool_of(args.kv.data) +
+                           kv_offset(table[key0 / kPageKeys], 0, kv_head, 0, kKvHeads, kPageSize, kPaddedHeadDim),
+                       oldest - key0, last + 1 - key0);
+    });
+    copier.finish();
+    return;
+  }
   RingPlace keys = ring.keys(), values = ring.values();
   for_each_run(args, first, end, [&](int run, int run_end, const int* table) {
     const PageCopier copier{args.kv.data + kv_head * kPageSize * kPaddedHeadDim, table,

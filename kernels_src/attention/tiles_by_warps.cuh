@@ -7,8 +7,8 @@
 namespace nodewright {
 
 constexpr int kPagesHeld = kStages > 1 ? 2 : 1;
-constexpr int kStride = kDim + 8;
-constexpr int kChunks = kPageKeys * (kDim / 8);                     // of 16 bytes, of the keys or the values of a page
+constexpr int kRowPieces = kDim / kPiece, kStride = (kRowPieces | 1) * kPiece, kQueryStride = kDim + 8;
+constexpr int kChunks = kPageKeys * kRowPieces;                     // of 16 bytes, of the keys or the values of a page
 constexpr int kThreadChunks = (kChunks + kThreads - 1) / kThreads;  // a thread's share
 constexpr int kPartKeys = kDim < 128 ? 64 : 32;                     // whose scores fit into registers at once
 constexpr bool kQueriesInRegisters = kDim <= 128;
@@ -17,21 +17,22 @@ using PageCopies = AsyncCopies<2 * kThreadChunks>;
 
 // Requests keys and values of the page that holds key0 on. Keys outside oldest .. last become zeros: nothing may have
 // been written there, and 0 * NaN is NaN.
-NODEWRIGHT_DEVICE void request_page(PageCopies& copies, bf16* keys, const AttendTiles& args, int64_t page, int kv_head,
-                                    int key0, int oldest, int last) {
+NODEWRIGHT_DEVICE void request_page(PageCopies& copies, KvElement* keys, const AttendTiles& args, int64_t page,
+                                    int kv_head, int key0, int oldest, int last) {
   // 128 chunks are as many times eight rows: a thread's are all at one place of theirs.
-  constexpr bool kOnePlace = 128 % kDim == 0;
-  const auto place_of = [](int chunk) { return kv_in_row(chunk / (kDim / 8), chunk % (kDim / 8) * 8, kPaddedHeadDim); };
+  constexpr bool kOnePlace = 16 % kRowPieces == 0;
+  const auto place_of = [](int chunk) { return place_in_row(chunk / kRowPieces, chunk % kRowPieces * kPiece); };
   const int own_place = place_of(static_cast<int>(threadIdx.x));
   NODEWRIGHT_UNROLL_ON_DEVICE
   for (int i = 0; i < kThreadChunks; ++i) {
     const int chunk = static_cast<int>(threadIdx.x) + i * kThreads;
     if (kChunks % kThreads != 0 && chunk >= kChunks) break;
-    const int key = chunk / (kDim / 8), d = chunk % (kDim / 8) * 8;
+    const int key = chunk / kRowPieces, d = chunk % kRowPieces * kPiece;
     const bool valid = key0 + key >= oldest && key0 + key <= last && (kDim == kPaddedHeadDim || d < kPaddedHeadDim);
-    const bf16* from = args.kv.data + (valid ? kv_offset(page, 0, kv_head, key, kKvHeads, kPageSize, kPaddedHeadDim) +
-                                                   (kOnePlace ? own_place : place_of(chunk))
-                                             : 0);
+    const KvElement* from =
+        pool_of(args.kv.data) + (valid ? kv_offset(page, 0, kv_head, key, kKvHeads, kPageSize, kPaddedHeadDim) +
+                                             (kOnePlace ? own_place : place_of(chunk))
+                                       : 0);
     copies.request(keys + key * kStride + d, from, valid);
     copies.request(keys + (kPageKeys + key) * kStride + d, from + (valid ? kKvHeads * kPageSize * kPaddedHeadDim : 0),
                    valid);
@@ -43,7 +44,7 @@ NODEWRIGHT_DEVICE void request_page(PageCopies& copies, bf16* keys, const Attend
 // those are too few, in shared memory.
 struct Queries {
   uint32_t in_registers[kQueriesInRegisters ? kSteps : 1][4];
-  bf16* shared;  // [16][kStride], this warp's
+  bf16* shared;  // [16][kQueryStride], this warp's, as operands
 
   NODEWRIGHT_DEVICE void load(const AttendTiles& args, const WarpRows& warp, int end, int head) {
     const int lane = static_cast<int>(threadIdx.x % 32), group = lane / 4, pair = lane % 4 * 2;
@@ -51,12 +52,12 @@ struct Queries {
     for (int step = 0; step < kSteps; ++step) {
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int i = 0; i < 4; ++i) {
-        const int d = step * 16 + i / 2 * 8 + pair;
-        const uint32_t packed = query_pair(args, warp.rows[i % 2], end, head, d);
+        const int column = step * 16 + i / 2 * 8 + pair;
+        const uint32_t packed = query_pair(args, warp.rows[i % 2], end, head, element_at(column));
         if constexpr (kQueriesInRegisters)
           in_registers[step][i] = packed;
         else
-          *reinterpret_cast<uint32_t*>(shared + (group + i % 2 * 8) * kStride + d) = packed;
+          *reinterpret_cast<uint32_t*>(shared + (group + i % 2 * 8) * kQueryStride + column) = packed;
       }
     }
     if constexpr (!kQueriesInRegisters) __syncwarp();
@@ -68,20 +69,22 @@ struct Queries {
       for (int i = 0; i < 4; ++i) left[i] = in_registers[step][i];
     } else {
       const int lane = static_cast<int>(threadIdx.x % 32);
-      load_matrices(left, shared + (lane % 16) * kStride + step * 16 + lane / 16 * 8);
+      load_matrices(left, shared + (lane % 16) * kQueryStride + step * 16 + lane / 16 * 8);
     }
   }
 };
 
 // Attends to kPartKeys keys from key `key0` on.
-NODEWRIGHT_DEVICE void attend_part(const Queries& queries, const bf16* keys, const Run& run, int key0, RowSums& sums) {
-  const bf16* const part_values = keys + kPageKeys * kStride;
+NODEWRIGHT_DEVICE void attend_part(const Queries& queries, const KvElement* keys, const Run& run, int key0,
+                                   RowSums& sums) {
+  const KvElement* const part_values = keys + kPageKeys * kStride;
   const int lane = static_cast<int>(threadIdx.x % 32);
   float products[kPartKeys / 16][1][2][4] = {};
-  multiply_rows<kSteps>(
+  multiply_keys<kSteps>(
       products, [&queries](uint32_t(&left)[4], int step) { queries.operand(left, step); },
-      [&](int n, int step) {
-        return keys + (n * 16 + lane / 16 * 8 + lane % 8) * kStride + step * 16 + lane / 8 % 2 * 8;
+      [&](int n, int i) {
+        return keys + (n * 16 + lane / 16 * 8 + lane % 8) * kStride + i * 2 * kPiece +
+               half_of_load<kSteps>(i, lane / 8 % 2) * kPiece;
       });
   auto& scores = reinterpret_cast<float(&)[kPartKeys / 8][4]>(products);
   mask_scores(scores, run, key0);
@@ -99,21 +102,22 @@ NODEWRIGHT_DEVICE void attend_part(const Queries& queries, const bf16* keys, con
       const float low = power_of_two(scores[2 * k + i / 2][2 * r] - base[r]);
       const float high = power_of_two(scores[2 * k + i / 2][2 * r + 1] - base[r]);
       sums.sum[r] += low + high;
-      p[i] = round_pair(low, high);
+      p[i] = operand_pair<kHalves>(low, high);
     }
-    multiply_columns(sums.values, p, [&](int n) {
-      return part_values + (k * 16 + lane / 8 % 2 * 8 + lane % 8) * kStride + n * 16 + lane / 16 * 8;
+    multiply_values(sums.values, p, [&](int i) {
+      return part_values + (k * 16 + lane / 8 % 2 * 8 + lane % 8) * kStride + i * 2 * kPiece +
+             half_of_load<kSteps>(i, lane / 16) * kPiece;
     });
   }
 }
 
 // The pages of a sequence that the run attends to, one after the other. `tiles`: [kPagesHeld][keys, values][kPageKeys]
 // [kStride].
-NODEWRIGHT_DEVICE void attend_run(const AttendTiles& args, const Run& run, const int* table, int kv_head, bf16* tiles,
-                                  const Queries& queries, RowSums& sums) {
+NODEWRIGHT_DEVICE void attend_run(const AttendTiles& args, const Run& run, const int* table, int kv_head,
+                                  KvElement* tiles, const Queries& queries, RowSums& sums) {
   PageCopies copies;
   int stage = 0;
-  const auto request = [&](bf16* to, int page) {
+  const auto request = [&](KvElement* to, int page) {
     request_page(copies, to, args, table[page], kv_head, page * kPageKeys, run.oldest, run.last_position);
   };
   request(tiles, run.oldest / kPageKeys);
@@ -125,7 +129,7 @@ NODEWRIGHT_DEVICE void attend_run(const AttendTiles& args, const Run& run, const
       copies.template wait<0>();
     }
     __syncthreads();
-    const bf16* keys = tiles + stage * 2 * kPageKeys * kStride;
+    const KvElement* keys = tiles + stage * 2 * kPageKeys * kStride;
     for (int part = 0; part < kPageKeys; part += kPartKeys) {
       const int key0 = page * kPageKeys + part;
       if (key0 > run.warp_last) break;
@@ -139,9 +143,13 @@ NODEWRIGHT_DEVICE void attend_run(const AttendTiles& args, const Run& run, const
 NODEWRIGHT_DEVICE void attend_by_warps(const AttendTiles& args, int first, int end, int head, int kv_head) {
   const int warp = static_cast<int>(threadIdx.x / 32);
   const WarpRows mine = rows_of_warp(first + warp * 16, end);
-  bf16* tiles = reinterpret_cast<bf16*>(shared_memory());  // [kPagesHeld][keys, values][kPageKeys][kStride], then q
+  // [kPagesHeld][keys, values][kPageKeys][kStride], then q
+  KvElement* tiles = reinterpret_cast<KvElement*>(shared_memory());
   Queries queries;
-  queries.shared = tiles + (2 * kPagesHeld * kPageKeys + warp * 16) * kStride;
+  if constexpr (kFp8Cache)
+    queries.shared = reinterpret_cast<bf16*>(tiles + 2 * kPagesHeld * kPageKeys * kStride) + warp * 16 * kQueryStride;
+  else
+    queries.shared = reinterpret_cast<bf16*>(tiles) + (2 * kPagesHeld * kPageKeys + warp * 16) * kQueryStride;
   queries.load(args, mine, end, head);
   RowSums sums;
   sums.clear();

@@ -24,6 +24,18 @@ NODEWRIGHT_DEVICE void mma_16x8x16(float (&c)[4], const uint32_t (&a)[4], uint32
       : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
+
+// The same, of operands in fp16 or bf16.
+template <bool kHalves>
+NODEWRIGHT_DEVICE void multiply_operands(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  if constexpr (!kHalves)
+    mma_16x8x16(c, a, b0, b1);
+  else
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
 #endif
 
 // Four 8 x 8 matrices of 16-bit elements out of shared memory: lane l names row l % 8 of matrix l / 8, 16 bytes, and
@@ -51,6 +63,21 @@ NODEWRIGHT_DEVICE void load_matrices_transposed(uint32_t (&v)[4], const bf16* ro
 }
 #endif
 
+#ifndef __CUDACC_RTC__
+// multiply_rows in one chain.
+template <int kSteps, class Pieces, int N, int kChains, class LeftOf, class Piece>
+void emulate_rows(float (&c)[N][kChains][2][4], const LeftOf& left, const Piece& piece) {
+  uint32_t a[kSteps][4];
+  for (int step = 0; step < kSteps; ++step) left(a[step], step);
+  float sums[2 * N][4];
+  for (int n = 0; n < 2 * N; ++n)
+    for (int i = 0; i < 4; ++i) sums[n][i] = c[n / 2][0][n % 2][i];
+  emulation::multiply_rows<2 * N, kSteps, Pieces>(sums, a, piece);
+  for (int n = 0; n < 2 * N; ++n)
+    for (int i = 0; i < 4; ++i) c[n / 2][0][n % 2][i] = sums[n][i];
+}
+#endif
+
 // c[n][chain] += a . b[n]^T, of 16 rows of a and of 16 rows of b[n], over 16 kSteps columns: sums of b's first eight
 // rows and of the others. left(a, step): a's operand of a step, of mma_16x8x16; piece(n, step): the row of
 // load_matrices whose result is a step's columns of b[n]. Steps take turns with the chains: instructions of one chain
@@ -70,15 +97,8 @@ NODEWRIGHT_DEVICE void multiply_rows(float (&c)[N][kChains][2][4], const LeftOf&
       mma_16x8x16(c[n][step % kChains][1], a, b[2], b[3]);
     }
   }
-#else  // in one chain
-  uint32_t a[kSteps][4];
-  for (int step = 0; step < kSteps; ++step) left(a[step], step);
-  float sums[2 * N][4];
-  for (int n = 0; n < 2 * N; ++n)
-    for (int i = 0; i < 4; ++i) sums[n][i] = c[n / 2][0][n % 2][i];
-  emulation::multiply_rows(sums, a, piece);
-  for (int n = 0; n < 2 * N; ++n)
-    for (int i = 0; i < 4; ++i) c[n / 2][0][n % 2][i] = sums[n][i];
+#else
+  emulate_rows<kSteps, emulation::Bf16Pieces>(c, left, piece);
 #endif
 }
 
@@ -114,6 +134,28 @@ NODEWRIGHT_DEVICE float quad_sum(float v) {
   return v + __shfl_xor_sync(0xffffffffu, v, 2);
 #else
   return emulation::over_quads(v, [](float a, float b) { return a + b; });
+#endif
+}
+
+// Two floats to a pair of fp16, to nearest even, `low` at the lower address, and back.
+NODEWRIGHT_DEVICE uint32_t round_halves(float low, float high) {
+#ifdef __CUDACC_RTC__
+  uint32_t pair;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(high), "f"(low));
+  return pair;
+#else
+  return static_cast<uint32_t>(to_fp16(low).bits) | static_cast<uint32_t>(to_fp16(high).bits) << 16;
+#endif
+}
+NODEWRIGHT_DEVICE float2 floats_of_halves(uint32_t pair) {
+#ifdef __CUDACC_RTC__
+  float2 floats;
+  asm("{\n\t.reg .b16 p, q;\n\tmov.b32 {p, q}, %2;\n\tcvt.f32.f16 %0, p;\n\tcvt.f32.f16 %1, q;\n\t}"
+      : "=f"(floats.x), "=f"(floats.y)
+      : "r"(pair));
+  return floats;
+#else
+  return {to_float(fp16{static_cast<uint16_t>(pair)}), to_float(fp16{static_cast<uint16_t>(pair >> 16)})};
 #endif
 }
 

@@ -7,8 +7,10 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "kernels_src/attention/kv_pages.h"
 #include "kernels_src/elementwise/activation.h"
 #include "kernels_src/product/format/weight_layout.h"
 #include "kernels_src/residual/norm.h"
@@ -49,6 +51,8 @@ struct WeightLayouts {
   WeightLayout qkv, out, gate_up, down;
   bool operator==(const WeightLayouts&) const = default;
 };
+
+constexpr std::string_view name_of(CacheFormat format) { return format == CacheFormat::fp8 ? "fp8" : "bf16"; }
 
 // Over what queries and keys are normed before rotation.
 enum class HeadNorm : uint8_t {
@@ -123,7 +127,8 @@ struct ModelConfig {
   Shard shard;  // of a part heads, kv_heads and both intermediates are its own
   Stage stage;  // of a part layers is its own
 
-  WeightLayouts layouts;  // as the weights have been loaded; until then of bf16
+  WeightLayouts layouts;                  // as the weights have been loaded; until then of bf16
+  CacheFormat cache = CacheFormat::bf16;  // of keys and values, as the engine is asked for; no file says it
 
   std::string dtype;  // what the file says its weights are ("bfloat16"), empty if it does not; the tensors decide
   GenerationDefaults generation;

@@ -33,11 +33,13 @@ IntoCache into_cache(std::span<const Op> ops) {
 }
 
 std::vector<Constant> heads_of(const LoweringContext& at) {
-  const AttendShape attend{at.step.single_rows(at.config), at.config.heads, at.config.kv_heads, at.config.head_dim, 1};
-  return {
-      {"kHeads", at.config.heads},      {"kKvHeads", at.config.kv_heads},
-      {"kHeadDim", at.config.head_dim}, {"kPaddedHeadDim", attend.padded_head_dim()},
-      {"kPageSize", kPageTokens},       cap_constant("kScoreCap", static_cast<float>(M_LOG2E * at.config.score_cap))};
+  return {{"kHeads", at.config.heads},
+          {"kKvHeads", at.config.kv_heads},
+          {"kHeadDim", at.config.head_dim},
+          {"kPaddedHeadDim", padded_head_dim(at.config.head_dim, at.config.cache)},
+          {"kCacheFormat", static_cast<int64_t>(at.config.cache)},
+          {"kPageSize", kPageTokens},
+          cap_constant("kScoreCap", static_cast<float>(M_LOG2E * at.config.score_cap))};
 }
 
 HeadNorm head_norm(const LoweringContext& at, const IntoCache& into) {
@@ -65,7 +67,7 @@ float score_scale(const ModelConfig& config) {
 }
 
 uint64_t written_kv_bytes(const StepPlace& step) {
-  return sizeof(bf16) * count_of(2 * step.s.rows * step.config.kv_width());
+  return count_of(2 * step.s.rows * step.config.kv_width() * element_bytes(step.config.cache));
 }
 
 // What the kernels of attention have in common: queries, the layer's pages, and each row's place in them.
@@ -91,8 +93,10 @@ Args attention_args(const StepPlace& step, const StepWeights& weights, const Cac
     args.y = s.attended;
     args.y_stride = weights.layer->out.stride;
     args.window = cache.window;
-    args.scale = score_scale(step.config);
+    args.scale = score_scale(step.config) * weights.layer->cache_scales.key;
   }
+  if constexpr (requires { args.key_scale; }) args.key_scale = weights.layer->cache_scales.key;
+  if constexpr (requires { args.value_scale; }) args.value_scale = weights.layer->cache_scales.value;
   if constexpr (requires { args.partials; }) {
     args.partials = s.partials;
     if (s.partials.count > 0) args.arrivals = s.arrivals;  // of splits that are merged through global memory
@@ -104,7 +108,7 @@ Args attention_args(const StepPlace& step, const StepWeights& weights, const Cac
 uint64_t read_kv_bytes(const StepPlace& step, const CachePlace& cache, int64_t rows) {
   const int64_t context = step.s.table_stride * kPageTokens;
   const int64_t keys = cache.window ? std::min(cache.window, context) : context;
-  return sizeof(bf16) * count_of(2 * rows * keys * step.config.kv_width());
+  return count_of(2 * rows * keys * step.config.kv_width() * element_bytes(step.config.cache));
 }
 
 void emit_rope_flash_decode(const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
@@ -218,7 +222,8 @@ LoweringResult lower_attend(const LoweringContext& at, std::span<const Op> ops, 
                                  config.kv_heads,
                                  config.head_dim,
                                  at.device.shared_optin_bytes,
-                                 at.device.cc_major == 9 && at.device.cc_minor == 0};
+                                 at.device.cc_major == 9 && at.device.cc_minor == 0,
+                                 config.cache};
     lowered.kernels.push_back(attention_choice<AttendTiles>(
         {"attend_tiles", constants_of(tiles.constants(), heads_of(at))}, tiles.launch_shape()));
   }

@@ -256,6 +256,7 @@ static void fit_block(FlashDecodeShape& shape, const DeviceProperties& device) {
 // That of one order of sums for steps of any rows, whose ring all of them have.
 static FlashDecodeShape ordered_shape(const ModelConfig& config, const DeviceProperties& device) {
   FlashDecodeShape shape{1, config.heads, config.kv_heads, config.head_dim};
+  shape.cache = config.cache;
   shape.cluster_blocks = device.cluster_blocks();
   shape.ordered = true;
   fit_block(shape, device);
@@ -310,6 +311,7 @@ FlashDecodeShape flash_decode_shape(const ModelConfig& config, const StepShape& 
   if (step.numerics == Numerics::invariant) return ordered_flash_decode_shape(config, step, device);
   FlashDecodeShape shape{step.single_rows(config), config.heads, config.kv_heads, config.head_dim,
                          attention_splits(config, step, device)};
+  shape.cache = config.cache;
   shape.cluster_blocks = device.cluster_blocks();
   if (shape.has_clusters() && shape.rows * shape.head_tiles() * shape.splits <= device.sm_count) shape.warps = 8;
   if (step.tuning.attend.warps > 0) shape.warps = step.tuning.attend.warps;

@@ -111,6 +111,8 @@ class Image {
   }
   uint64_t expert_bytes() const { return expert_bytes_; }
   const WeightLayouts& layouts() const { return layouts_; }
+  // Of the layers of the stage.
+  const std::vector<CacheScaleTensors>& cache_scales() const { return cache_scales_; }
 
  private:
   // Rows of a tensor that become neighbours: from, from + step, ...
@@ -139,6 +141,9 @@ class Image {
     norm(ours + "attention_norm", theirs, n.attention_norm);
     kept_ = is_own;
     product(ours + "qkv", matrix_size(c, Part::qkv).cols, qkv(theirs), c.biases.qkv);
+    const CacheScaleTensors scales = find_cache_scales(checkpoint_, n, theirs);
+    for (const TensorInfo* tensor : {scales.key, scales.value}) used_.insert(tensor);
+    if (is_own) cache_scales_.push_back(scales);
     if (c.head_norm != HeadNorm::none) {
       vector(ours + "q_norm", head_gains(theirs + n.q_norm, c.heads));
       vector(ours + "k_norm", head_gains(theirs + n.k_norm, c.kv_heads));
@@ -498,6 +503,7 @@ class Image {
   bool kept_ = true;                  // what add() is given
   std::vector<Source> of_others_;     // what is not kept: of layers of other stages
   WeightLayouts layouts_;
+  std::vector<CacheScaleTensors> cache_scales_;
   uint64_t bytes_ = 0;
   uint64_t expert_bytes_ = 0;  // of all experts' sources
 };
@@ -579,6 +585,8 @@ DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& c
                                .gate_up = matrix(prefix + (config.gated ? "gate_up" : "up")),
                                .down = matrix(prefix + "down"),
                                .feed_forward_post_norm = vector(prefix + "feed_forward_post_norm")});
+    if (config.cache == CacheFormat::fp8)
+      weights.layers_.back().cache_scales = read_cache_scales(image.cache_scales()[static_cast<size_t>(l)]);
   }
   if (config.stage.is_part()) {
     weights.post_gain_before_ = vector(fmt::format("l{}.feed_forward_post_norm", first - 1));

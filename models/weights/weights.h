@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "models/config/model_config.h"
+#include "models/weights/cache_scales.h"
 #include "models/weights/checkpoint.h"
 #include "models/weights/row_stride.h"
 #include "models/weights/weight_upload.h"
@@ -46,6 +47,7 @@ struct LayerWeights {
                          // gate [intermediate, hidden]
   WeightMatrix down;     // [hidden, intermediate]
   Weight<WeightElement> feed_forward_post_norm;  // [hidden]
+  CacheScales cache_scales;                      // 1 unless the cache is FP8 (ModelConfig::cache)
 };
 
 // What the layers' matrices are on the device: bf16, all of them; FP8 or int4 where the checkpoint has them in a form

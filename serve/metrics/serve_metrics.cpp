@@ -103,6 +103,7 @@ void ServeMetrics::see(const Engine& engine) {
   seen.cached_pages = pool.cached_pages();
   seen.pages = pool.free_pages() + seen.owned_pages + seen.cached_pages;
   seen.page_tokens = pool.page_tokens();
+  seen.cache = name_of(engine.slots().config_of(0).cache);
   const BuiltGraphs& built = engine.slots().built();
   seen.graph_build_ms = built.ms + built.choice_ms;
   seen.graphs = std::ssize(built.graphs);
@@ -165,8 +166,10 @@ void ServeMetrics::add_engine(MetricText& out) const {
     out.gauge("nodewright_requests_queued", "Of those, outputs that wait before all engines", number(*before_all_));
   const double usage = seen_.pages == 0 ? 0 : number(seen_.owned_pages) / number(seen_.pages);
   out.gauge("vllm:kv_cache_usage_perc", "Share of the pages that requests own; 1 is all", usage);
-  out.gauge("vllm:cache_config_info", "Tokens of a page, and pages", 1,
-            {{"block_size", std::to_string(seen_.page_tokens)}, {"num_gpu_blocks", std::to_string(seen_.pages)}});
+  out.gauge("vllm:cache_config_info", "Tokens of a page, pages, and what keys and values are kept in", 1,
+            {{"block_size", std::to_string(seen_.page_tokens)},
+             {"num_gpu_blocks", std::to_string(seen_.pages)},
+             {"cache_dtype", std::string(seen_.cache)}});
   const std::pair<const char*, SleepLevel> states[] = {{"awake", SleepLevel::awake},
                                                        {"weights_offloaded", SleepLevel::weights_on_host},
                                                        {"discard_all", SleepLevel::weights_dropped}};

@@ -94,6 +94,15 @@ inline std::vector<NamedModel> models_in_fp8() {
           {"Qwen3-4B, FP8 blocks", with_fp8(qwen3_4b(), true)}};
 }
 
+// With an FP8 cache.
+inline std::vector<NamedModel> models_with_fp8_cache() {
+  std::vector<NamedModel> models = {{"Llama-3.2-1B, FP8 cache", llama_1b()},
+                                    {"Llama-3.2-3B, FP8 cache", llama_3b()},
+                                    {"gemma-3-1b, FP8 cache", gemma3_1b()}};
+  for (NamedModel& model : models) model.config.cache = CacheFormat::fp8;
+  return models;
+}
+
 // As the driver reports it. An SM is of the programming guide's technical specifications of its compute capability.
 struct Card {
   const char* name;         // short

@@ -25,6 +25,8 @@ std::vector<RecordedStep> steps_on_hopper() {
     for (const int64_t rows : kRecordedRows) steps.push_back({kH100, model, rows, Numerics::invariant});
   for (const NamedModel& model : models_in_fp8())
     for (const int64_t rows : kRecordedRows) steps.push_back({kH100, model, rows});
+  for (const NamedModel& model : models_with_fp8_cache())
+    for (const int64_t rows : kRecordedRows) steps.push_back({kH100, model, rows});
   for (const NamedModel& model : {NamedModel{"Llama-3.2-1B", llama_1b()}, {"Qwen3-4B", qwen3_4b()}})
     for (const Numerics numerics : {Numerics::fast, Numerics::invariant}) steps.push_back({kH100, model, 16, numerics});
   steps.push_back({kH100, {"Gemma 3 1B", gemma3_1b()}, 64, Numerics::invariant});
@@ -38,6 +40,8 @@ std::vector<RecordedStep> steps_on(const Card& card) {
   steps.push_back({card, {"gpt2-xl", gpt2_xl()}, 8});
   for (const NamedModel& model : models_in_fp8())
     for (const int64_t rows : {1, 8, 32}) steps.push_back({card, model, rows});
+  for (const NamedModel& model : models_with_fp8_cache())
+    for (const int64_t rows : {1, 8, 64}) steps.push_back({card, model, rows});
   return steps;
 }
 
@@ -64,8 +68,9 @@ std::vector<RecordedStep> steps_on_ampere() {
 ShippedKernels kernels_of(const std::vector<RecordedStep>& steps) {
   ShippedKernels kernels;
   for (const RecordedStep& step : steps) add_step(kernels, step.card, step.model.config, step.shape());
-  for (const ModelConfig& config : {llama_1b(), llama_3b(), gemma3_1b()})
-    add_step(kernels, steps.front().card, config, prompt_step(config));
+  std::vector<ModelConfig> with_prompts = {llama_1b(), llama_3b(), gemma3_1b()};
+  for (const NamedModel& model : models_with_fp8_cache()) with_prompts.push_back(model.config);
+  for (const ModelConfig& config : with_prompts) add_step(kernels, steps.front().card, config, prompt_step(config));
   add_of_all_models(kernels, steps.front().card);
   add_of_some_steps(kernels, steps.front().card);
   return kernels;

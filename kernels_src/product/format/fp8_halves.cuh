@@ -11,15 +11,6 @@ namespace nodewright {
 constexpr bool kHasHalves = true;
 constexpr float kHalvesTimes = 1.0f;  // halves_of_fp8 gives values over this
 
-// Four codes, in two pairs.
-NODEWRIGHT_DEVICE uint2 halves_of_fp8(uint32_t four) {
-  uint2 pairs;
-  asm("{\n\t.reg .b16 p, q;\n\tmov.b32 {p, q}, %2;\n\t"
-      "cvt.rn.f16x2.e4m3x2 %0, p;\n\tcvt.rn.f16x2.e4m3x2 %1, q;\n\t}"
-      : "=r"(pairs.x), "=r"(pairs.y)
-      : "r"(four));
-  return pairs;
-}
 // sums + values * values, of pairs of bf16.
 NODEWRIGHT_DEVICE uint32_t add_squares(uint32_t sums, uint32_t values) {
   asm("fma.rn.bf16x2 %0, %1, %1, %0;" : "+r"(sums) : "r"(values));

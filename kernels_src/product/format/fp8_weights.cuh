@@ -2,7 +2,7 @@
 // code of a NaN, so none is here.
 #pragma once
 
-#include "kernels_src/device/numeric.cuh"
+#include "kernels_src/device/fp8.cuh"
 
 namespace nodewright {
 
@@ -83,11 +83,6 @@ struct Fp8Span {
     const uint2 first = kPairs(s == 0 ? w.x : w.z), second = kPairs(s == 0 ? w.y : w.w);
     return uint4{first.x, first.y, second.x, second.y};
   }
-};
-
-// One element a byte, in memory. It has no arithmetic.
-struct fp8 {
-  uint8_t bits;
 };
 
 // Asks for the line of L1 at the address.

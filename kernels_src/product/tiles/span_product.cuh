@@ -35,18 +35,6 @@ NODEWRIGHT_DEVICE void arrange_span(uint4& first, uint4& second) {
   exchange(first.x, second.x), exchange(first.y, second.y), exchange(first.z, second.z), exchange(first.w, second.w);
 }
 
-// c += a . b as mma_16x8x16, of operands in fp16 or bf16.
-template <bool kHalves>
-NODEWRIGHT_DEVICE void multiply_operands(float (&c)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
-  if constexpr (!kHalves)
-    mma_16x8x16(c, a, b0, b1);
-  else
-    asm volatile(
-        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 // sums += x . W over a step, of the rows of x in two words
 template <int kRows, bool kHalves>
 NODEWRIGHT_DEVICE void multiply_step(PairSums& sums, uint4 upper, uint4 lower, uint4 x, uint4 x_8) {

@@ -58,7 +58,7 @@ std::unique_ptr<WeightFormat> read_method(const ConfigFields& fields) {
 std::unique_ptr<WeightFormat> read_format(const ConfigFields& fields) {
   std::unique_ptr<WeightFormat> format = read_method(fields);
   if (fields.object("kv_cache_scheme") != nullptr || !fields.text("kv_cache_quant_algo", "").empty())
-    format->add_words("; its quantized cache is not used");
+    format->add_words("; its cache is quantized with --kv-cache-dtype fp8 alone");
   return format;
 }
 

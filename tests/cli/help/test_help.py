@@ -208,7 +208,7 @@ class OtherPrograms(CommandTest):
         lines = told.splitlines()
         self.assertEqual((USAGE, 13), (code, sum(" changes nothing: " in line for line in lines)), told)
         self.assertIn("/nowhere", lines[-1])
-        for words, named in (("--dtype float16", "float16"), ("--kv-cache-dtype fp8", "fp8"), ("--block-size 16", "16"), ("--dtype", "needs a value")):
+        for words, named in (("--dtype float16", "float16"), ("--kv-cache-dtype fp8_e5m2", "fp8_e5m2"), ("--block-size 16", "16"), ("--dtype", "needs a value")):
             code, told = self.outcome("serve", "/nowhere", *words.split())
             self.assertEqual((USAGE, True), (code, words.split()[0] in told and named in told), told)
         self.assert_refused(USAGE, ["--enforce-eager", "doctor has no such option"], "doctor", "--enforce-eager")

@@ -15,8 +15,9 @@ class Fp8Checkpoint {
   static constexpr int64_t kHidden = 256, kHeads = 4, kKvHeads = 2, kHeadDim = 64, kIntermediate = 400, kVocab = 90,
                            kLayers = 2;
 
-  // `plain`: a matrix that is bf16 in both; `has_nan`: one with a code of a NaN.
-  explicit Fp8Checkpoint(bool in_blocks, std::string plain_matrix = "", std::string has_nan = "")
+  // `plain`: a matrix that is bf16 in both; `has_nan`: one with a code of a NaN; `more`: tensors of both.
+  explicit Fp8Checkpoint(bool in_blocks, std::string plain_matrix = "", std::string has_nan = "",
+                         const std::vector<TestTensor>& more = {})
       : in_blocks_(in_blocks), plain_(std::move(plain_matrix)), has_nan_(std::move(has_nan)) {
     const auto count = [](int64_t n) { return static_cast<size_t>(n); };
     const auto plain = [&](const std::string& name, const std::vector<int64_t>& shape, double mean, double size) {
@@ -40,6 +41,7 @@ class Fp8Checkpoint {
     }
     plain("model.norm.weight", {kHidden}, 1, 0.2);
     plain("lm_head.weight", {kVocab, kHidden}, 0, 0.1);
+    for (auto* tensors : {&fp8_, &bf16_}) tensors->insert(tensors->end(), more.begin(), more.end());
     nlohmann::json config = {{"architectures", {"LlamaForCausalLM"}},
                              {"hidden_size", kHidden},
                              {"num_hidden_layers", kLayers},

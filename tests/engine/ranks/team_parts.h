@@ -33,11 +33,11 @@ inline OpenedDevice devices_of(const std::string& spec, int ranks, Observe obser
 struct LoadedTeam {
   // Each part on its rank's device.
   LoadedTeam(const std::filesystem::path& folder, int ranks, const std::string& spec, bool draws = false,
-             Observe observe = Observe::no)
+             Observe observe = Observe::no, CacheFormat cache = CacheFormat::bf16)
       : opened(devices_of(spec, ranks, observe)) {
     devices.push_back(opened.device.get());
     for (const auto& device : opened.more) devices.push_back(device.get());
-    load(folder, devices, draws);
+    load(folder, devices, draws, cache);
   }
   // The same parts once more, all on the first device of `beside`, which must outlive this.
   LoadedTeam(const std::filesystem::path& folder, const LoadedTeam& beside, bool draws) : devices(beside.devices) {
@@ -53,8 +53,9 @@ struct LoadedTeam {
   std::vector<ModelPlace> places;
 
  private:
-  void load(const std::filesystem::path& folder, const std::vector<Device*>& on, bool draws) {
-    LoadOptions options{.draws_weights = draws, .shard = {0, static_cast<int64_t>(on.size())}};
+  void load(const std::filesystem::path& folder, const std::vector<Device*>& on, bool draws,
+            CacheFormat cache = CacheFormat::bf16) {
+    LoadOptions options{.draws_weights = draws, .cache = cache, .shard = {0, static_cast<int64_t>(on.size())}};
     for (Device* device : on) {
       kernels.push_back(std::make_unique<KernelCache>(*device));
       models.push_back(DecoderModel::begin_load(*device, folder, {}, options));

@@ -19,15 +19,15 @@ namespace nodewright::test {
 // The devices, and on each its layers of the model; one device with all of them where `count` is 1.
 struct LoadedStages {
   LoadedStages(const std::filesystem::path& folder, int count, const std::string& spec, bool draws = false,
-               Observe observe = Observe::no)
+               Observe observe = Observe::no, CacheFormat cache = CacheFormat::bf16)
       : opened(devices_of(spec, count, observe)) {
     devices.push_back(opened.device.get());
     for (const auto& device : opened.more) devices.push_back(device.get());
     for (int64_t index = 0; index < count; ++index) {
       Device& device = *devices[static_cast<size_t>(index)];
       kernels.push_back(std::make_unique<KernelCache>(device));
-      models.push_back(DecoderModel::begin_load(device, folder, {},
-                                                {.draws_weights = draws, .stage = {.index = index, .count = count}}));
+      models.push_back(DecoderModel::begin_load(
+          device, folder, {}, {.draws_weights = draws, .cache = cache, .stage = {.index = index, .count = count}}));
     }
     for (size_t i = 0; i < devices.size(); ++i) {
       models[i].wait();

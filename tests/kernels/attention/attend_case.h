@@ -12,6 +12,7 @@
 #include "kernels_src/attention/kv_pages.h"
 #include "models/lowering/lowering.h"
 #include "tests/kernels/attention/block_tables.h"
+#include "tests/kernels/attention/cached_elements.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
@@ -33,18 +34,23 @@ struct AttendCase {
   int64_t ordered_ring = FlashDecodeShape::kMostRing;
   int64_t table_stride = 16;
   int64_t window = 0;
-  double query_size = 6.0;  // scores of standard deviation 2
-  float cap = 0;            // of scores; 0: none
+  CacheFormat cache = CacheFormat::bf16;
+  float key_scale = 1, value_scale = 1;  // of FP8
+  double query_size = 6.0;               // scores of standard deviation 2
+  float cap = 0;                         // of scores; 0: none
   std::vector<AttendRow> rows;
   int32_t n_live = 0;
 
   std::vector<float> q;
-  std::vector<bf16> pool;
+  std::vector<bf16> pool;  // values of its elements, before their scale
   std::vector<int32_t> positions, table;
 
   static size_t at(int64_t i) { return static_cast<size_t>(i); }
   int64_t y_stride() const { return shape.heads * shape.head_dim + kPadding; }
-  float scale() const { return static_cast<float>(M_LOG2E / std::sqrt(static_cast<double>(shape.head_dim))); }
+  float scale() const {
+    return static_cast<float>(M_LOG2E / std::sqrt(static_cast<double>(shape.head_dim))) * key_scale;
+  }
+  int64_t padded() const { return padded_head_dim(shape.head_dim, cache); }
 
   FlashDecodeShape flash() const {
     return {.rows = shape.rows,
@@ -55,15 +61,19 @@ struct AttendCase {
             .warps = flash_warps,
             .requested = ordered ? ordered_ring : 0,
             .cluster_blocks = clusters ? machine().device.properties().cluster_blocks() : 1,
-            .ordered = ordered};
+            .ordered = ordered,
+            .cache = cache};
   }
 
   // As the model specialises them (models/lowering/decoder_kernels.cpp).
   KernelRequest request() const {
-    const std::vector<Constant> heads = {
-        {"kHeads", shape.heads},      {"kKvHeads", shape.kv_heads},
-        {"kHeadDim", shape.head_dim}, {"kPaddedHeadDim", shape.padded_head_dim()},
-        {"kPageSize", kPageSize},     cap_constant("kScoreCap", static_cast<float>(M_LOG2E * cap))};
+    const std::vector<Constant> heads = {{"kHeads", shape.heads},
+                                         {"kKvHeads", shape.kv_heads},
+                                         {"kHeadDim", shape.head_dim},
+                                         {"kPaddedHeadDim", padded()},
+                                         {"kCacheFormat", static_cast<int64_t>(cache)},
+                                         {"kPageSize", kPageSize},
+                                         cap_constant("kScoreCap", static_cast<float>(M_LOG2E * cap))};
     if (on_tensor_cores) return {"flash_decode", constants_of(flash().constants(), heads)};
     return {"attend", constants_of(shape.constants(), heads)};
   }
@@ -75,7 +85,7 @@ struct AttendCase {
   bf16 stored(const AttendRow& row, int value, int64_t kv_head, int64_t position, int64_t d) const {
     if (d >= shape.head_dim) return {0};
     const int64_t index = ((value * shape.kv_heads + kv_head) * 4096 + position) * shape.head_dim + d;
-    return to_bf16(noise(2000 + row.number, at(index)));
+    return cached(noise(2000 + row.number, at(index)), cache);
   }
 
   // Deals pages to the rows in an order that `scatter` chooses, and writes what the rows own.
@@ -105,7 +115,7 @@ struct AttendCase {
       for (int64_t position = 0; position < row.length; ++position)
         for (int64_t head = 0; head < shape.kv_heads; ++head)
           for (const int value : {0, 1})
-            for (int64_t d = 0; d < shape.padded_head_dim(); ++d)
+            for (int64_t d = 0; d < padded(); ++d)
               pool[at(pool_index(m, value, head, position, d))] = stored(row, value, head, position, d);
     }
   }
@@ -117,22 +127,21 @@ struct AttendCase {
       numbers.push_back(m < n_live ? n_live - 1 - m : 1 << 30);
     return numbers;
   }
-  int64_t page_elements() const { return 2 * shape.kv_heads * kPageSize * shape.padded_head_dim(); }
+  int64_t page_elements() const { return 2 * shape.kv_heads * kPageSize * padded(); }
   int64_t row_index(int64_t m, int value, int64_t kv_head, int64_t position) const {
     const int64_t page = table[at(m * table_stride + position / kPageSize)];
-    return page * page_elements() +
-           ((value * shape.kv_heads + kv_head) * kPageSize + position % kPageSize) * shape.padded_head_dim();
+    return page * page_elements() + ((value * shape.kv_heads + kv_head) * kPageSize + position % kPageSize) * padded();
   }
   int64_t pool_index(int64_t m, int value, int64_t kv_head, int64_t position, int64_t d) const {
     return row_index(m, value, kv_head, position) +
-           kv_in_row(static_cast<int>(position % kPageSize), static_cast<int>(d), shape.padded_head_dim());
+           kv_in_row(static_cast<int>(position % kPageSize), static_cast<int>(d), padded(), cache_piece(cache));
   }
 
   // [rows, y_stride] after one launch, or after `launches` into the same buffers.
   std::vector<bf16> run(int launches = 1) const {
     const Guarded<float> queries("q", q),
         partials("partials", at(shape.rows * shape.head_tiles() * shape.splits * shape.partial_floats()));
-    const Guarded<bf16> kv("kv", pool), y("y", at(shape.rows * y_stride()));
+    const Guarded<bf16> kv("kv", pool_in_memory(pool, cache)), y("y", at(shape.rows * y_stride()));
     const Guarded<int32_t> position_list("positions", positions),
         tables("block_table", tables_of_sequences(table, sequences(), table_stride)),
         live("n_live", std::vector{n_live}), sequence_list("sequences", sequences()),
@@ -152,7 +161,8 @@ struct AttendCase {
                         .table_stride = table_stride,
                         .y_stride = y_stride(),
                         .window = window,
-                        .scale = scale()});
+                        .scale = scale(),
+                        .value_scale = value_scale});
     for (const int32_t count : arrivals.read()) EXPECT_EQ(count, 0);
     partials.read();
     return y.read();
@@ -166,7 +176,8 @@ struct AttendCase {
 
   // Compares a live row with softmax(q k^T scale) v over the keys in its window. What may differ, of a weight: its
   // exponent by the fp32 sums of q k (a product, a chain of 8, the lanes' tree), its power by 2 units, and every later
-  // addition by 2^-24. On tensor cores q * scale and a weight are two bf16 each, and differ by 2^-17 of themselves.
+  // addition by 2^-24. On tensor cores q * scale and a weight are two bf16 each, and differ by 2^-17 of themselves,
+  // or two fp16, which differ by less.
   void expect_row(const std::vector<bf16>& y, int64_t m) const {
     const AttendRow& row = rows[at(m)];
     const double slots = static_cast<double>(shape.slots() + shape.splits);
@@ -200,8 +211,8 @@ struct AttendCase {
       const double halves = on_tensor_cores ? 0x1p7 : 0;  // 2^-17, in units of 2^-24
       const double exponent_error = 2 * M_LN2 * (halves + 1 + 8 + std::log2(shape.lanes())) * largest;
       for (int64_t d = 0; d < shape.head_dim; ++d) {
-        const double expected = value[at(d)] / sum;
-        const double arithmetic = 2 * (exponent_error + halves + chain) * 0x1p-24 * absolute[at(d)] / sum;
+        const double expected = value_scale * value[at(d)] / sum;
+        const double arithmetic = 2 * (exponent_error + halves + chain) * 0x1p-24 * value_scale * absolute[at(d)] / sum;
         const double bound = arithmetic + 0x1p-8 * (std::abs(expected) + arithmetic);
         ASSERT_NEAR(value_of(y[at(m * y_stride() + head * shape.head_dim + d)]), expected, bound)
             << "length " << row.length << ", head " << head << ", element " << d << " of " << shape.head_dim;

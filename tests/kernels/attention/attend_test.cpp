@@ -24,6 +24,11 @@ AttendCase in_cluster(AttendCase c, int64_t warps = 4) {
   return c;
 }
 
+AttendCase in_fp8(AttendCase c) {
+  c.cache = CacheFormat::fp8, c.key_scale = 0.37f, c.value_scale = 2.9f, c.query_size = 16;
+  return c;
+}
+
 AttendCase capped(AttendCase c) {
   c.cap = 2;
   return c;
@@ -51,18 +56,26 @@ std::vector<AttendCase> all_cases() {
           in_cluster(attend_case(14, 2, 96, 16)),
           in_cluster(attend_case(32, 1, 64, 2)),
           in_cluster(attend_case(32, 8, 64, 1), 16),  // the most warps that a tuning asks for
-          in_cluster(attend_case(4, 1, 256, 3), 8)};  // a ring of one chunk
+          in_cluster(attend_case(4, 1, 256, 3), 8),   // a ring of one chunk
+          in_fp8(on_tensor_cores(attend_case(4, 4, 32, 1))),
+          in_fp8(on_tensor_cores(attend_case(3, 1, 20, 3))),
+          in_fp8(on_tensor_cores(attend_case(6, 3, 80, 5))),  // an odd number of pieces
+          in_fp8(on_tensor_cores(attend_case(14, 2, 96, 33))),
+          in_fp8(on_tensor_cores(attend_case(16, 1, 256, 64))),
+          in_fp8(capped(in_cluster(attend_case(8, 2, 64, 4)))),
+          in_fp8(in_cluster(attend_case(5, 1, 16, 3))),
+          in_fp8(in_cluster(attend_case(8, 1, 128, 2), 8))};
 }
 AttendCase llama_case() { return attend_case(8, 2, 64, 4); }
 std::vector<AttendCase> llama_cases() {
-  return {llama_case(), on_tensor_cores(llama_case()), in_cluster(llama_case())};
+  return {llama_case(), on_tensor_cores(llama_case()), in_cluster(llama_case()), in_fp8(on_tensor_cores(llama_case()))};
 }
 
 std::string name_of(const AttendCase& c) {
   return std::to_string(c.shape.heads) + " heads of " + std::to_string(c.shape.head_dim) + " over " +
          std::to_string(c.shape.kv_heads) + ", " + std::to_string(c.shape.splits) + " splits" +
          (c.cap != 0 ? ", capped" : "") + (c.on_tensor_cores ? ", on tensor cores" : "") +
-         (c.clusters ? ", in a cluster" : "");
+         (c.clusters ? ", in a cluster" : "") + (c.cache == CacheFormat::fp8 ? ", FP8" : "");
 }
 
 // Around a split's granule of 16, a page of 64, and to the end of the table.
@@ -131,9 +144,10 @@ TEST_F(AttendRows, HaveTheSameBitsHoweverTheirSectionsAreDealt) {
                                     std::pair{AttendShape{.heads = 3, .kv_heads = 1, .head_dim = 20}, 4},
                                     std::pair{AttendShape{.heads = 8, .kv_heads = 2, .head_dim = 128}, 3},
                                     std::pair{AttendShape{.heads = 4, .kv_heads = 1, .head_dim = 256}, 2}})
-    for (const int64_t window : {0, 700}) {
+    for (const auto& [window, cache] :
+         {std::pair{0, CacheFormat::bf16}, {700, CacheFormat::bf16}, {700, CacheFormat::fp8}}) {
       AttendCase c = on_tensor_cores({});
-      c.shape = shape;
+      c.shape = shape, c.cache = cache;
       c.ordered = true, c.ordered_ring = ring;
       c.window = window;
       c.table_stride = 33;
@@ -191,8 +205,8 @@ TEST_F(AttendRows, HaveTheSameBitsWhenRunAgainIntoTheSameBuffers) {
 
 // Scores some hundreds apart: the largest takes all, and nothing overflows.
 TEST_F(AttendRows, AgreeWithTheReferenceWhenScoresAreHuge) {
-  for (AttendCase c :
-       {llama_case(), attend_case(8, 1, 64, 64), on_tensor_cores(llama_case()), in_cluster(llama_case())}) {
+  for (AttendCase c : {llama_case(), attend_case(8, 1, 64, 64), on_tensor_cores(llama_case()), in_cluster(llama_case()),
+                       in_fp8(in_cluster(llama_case()))}) {
     c.query_size = 600.0;
     c.build({{1, 1}, {2, 40}, {3, 300}, {4, 1000}}, 5);
     const std::vector<bf16> y = c.run();
@@ -214,7 +228,8 @@ TEST_F(AttendRows, AreTheMeanOfTheValuesWhenScoresAreEqual) {
 TEST_F(AttendRows, AttendToTheKeysOfTheirWindowAndNoOthers) {
   for (AttendCase c :
        {llama_case(), attend_case(16, 1, 256, 64), attend_case(3, 1, 20, 3), on_tensor_cores(llama_case()),
-        on_tensor_cores(attend_case(3, 1, 20, 3)), in_cluster(llama_case())})
+        on_tensor_cores(attend_case(3, 1, 20, 3)), in_cluster(llama_case()), in_fp8(in_cluster(llama_case())),
+        in_fp8(on_tensor_cores(attend_case(3, 1, 20, 3)))})
     for (const int64_t window : {1, 2, 15, 16, 17, 63, 64, 65, 512}) {
       SCOPED_TRACE(name_of(c) + ", window " + std::to_string(window));
       std::vector<AttendRow> rows;
@@ -226,7 +241,7 @@ TEST_F(AttendRows, AttendToTheKeysOfTheirWindowAndNoOthers) {
         for (int64_t key = 0; key < c.oldest(c.rows[c.at(m)]); ++key)
           for (const int value : {0, 1})
             for (int64_t head = 0; head < c.shape.kv_heads; ++head)
-              std::fill_n(c.pool.begin() + c.row_index(m, value, head, key), c.shape.padded_head_dim(), to_bf16(kNaN));
+              std::fill_n(c.pool.begin() + c.row_index(m, value, head, key), c.padded(), to_bf16(kNaN));
       const std::vector<bf16> y = c.run();
       for (int64_t m = 0; m < c.shape.rows; ++m) c.expect_row(y, m);
       if (HasFatalFailure()) return;
@@ -246,7 +261,7 @@ TEST_F(AttendRows, ChangeWithTheOldestKeyOfTheirWindowAndNotWithTheOneBefore) {
           for (const int value : {0, 1})
             for (int64_t head = 0; head < c.shape.kv_heads; ++head)
               for (int64_t d = 0; d < c.shape.head_dim; ++d)
-                changed.pool[c.at(c.pool_index(0, value, head, key, d))] = to_bf16(3 * noise(77, c.at(d)));
+                changed.pool[c.at(c.pool_index(0, value, head, key, d))] = cached(3 * noise(77, c.at(d)), c.cache);
           return changed.run();
         };
         const int64_t q = length - 1;
@@ -260,8 +275,9 @@ TEST_F(AttendRows, KeepNaNAndInfinityToThemselves) {
     SCOPED_TRACE(name_of(c));
     c.build({{1, 200}, {2, 200}, {3, 200}, {4, 200}}, 7);
     const std::vector<bf16> expected = c.run();
-    c.pool[c.at(c.pool_index(1, 0, 0, 150, 0))] = to_bf16(kNaN);      // a key of row 1
-    c.pool[c.at(c.pool_index(3, 1, 1, 10, 5))] = to_bf16(kInfinity);  // one element of a value of row 3
+    c.pool[c.at(c.pool_index(1, 0, 0, 150, 0))] = to_bf16(kNaN);  // a key of row 1
+    // One element of a value of row 3; FP8 has no infinity.
+    c.pool[c.at(c.pool_index(3, 1, 1, 10, 5))] = to_bf16(c.cache == CacheFormat::fp8 ? kNaN : kInfinity);
     const std::vector<bf16> y = c.run();
     for (const int64_t m : {0, 2}) EXPECT_TRUE(same_bits(c.result(y, m), c.result(expected, m))) << m;
     for (int64_t i = 0; i < 8 * 64; ++i) {

@@ -12,6 +12,7 @@
 #include "kernels_src/attention/kv_pages.h"
 #include "models/lowering/lowering.h"
 #include "tests/kernels/attention/block_tables.h"
+#include "tests/kernels/attention/cached_elements.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
@@ -26,10 +27,18 @@ struct Run {
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
-// The parameter: AttendTilesShape::by_warpgroups. Without wgmma, warps multiply tiles of as many rows.
-class AttendTilesTest : public testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(AttendTiles, AttendTilesTest, testing::Bool(),
-                         [](const auto& suite) { return suite.param ? "by_warpgroups" : "by_warps"; });
+// The parameters: AttendTilesShape::by_warpgroups, and its cache. Without wgmma, warps multiply tiles of as many rows.
+class AttendTilesTest : public testing::TestWithParam<std::tuple<bool, CacheFormat>> {
+ public:
+  static bool by_warpgroups() { return std::get<0>(GetParam()); }
+  static CacheFormat cache() { return std::get<1>(GetParam()); }
+};
+INSTANTIATE_TEST_SUITE_P(AttendTiles, AttendTilesTest,
+                         testing::Combine(testing::Bool(), testing::Values(CacheFormat::bf16, CacheFormat::fp8)),
+                         [](const auto& suite) {
+                           return std::string(std::get<0>(suite.param) ? "by_warpgroups" : "by_warps") +
+                                  (std::get<1>(suite.param) == CacheFormat::fp8 ? "_in_fp8" : "");
+                         });
 
 // Sequences over a scattered pool that is NaN wherever none has a token, and a step that is made of runs.
 struct TilesCase {
@@ -50,7 +59,8 @@ struct TilesCase {
               kv_heads,
               head_dim,
               machine().device.properties().shared_optin_bytes,
-              AttendTilesTest::GetParam()},
+              AttendTilesTest::by_warpgroups(),
+              AttendTilesTest::cache()},
         window(keys_back),
         runs(std::move(of)) {
     int64_t pages = 0, row = 0;
@@ -72,7 +82,7 @@ struct TilesCase {
         for (int64_t key = i == 0 ? 0 : position; key <= position; ++key)
           for (int64_t head = 0; head < shape.kv_heads; ++head)
             for (const int value : {0, 1})
-              for (int64_t d = 0; d < shape.padded_head_dim(); ++d)
+              for (int64_t d = 0; d < padded(); ++d)
                 pool[at(pool_index(row, value, head, key, d))] =
                     d < shape.head_dim ? stored(runs[r].sequence, value, head, key, d) : bf16{0};
       }
@@ -83,24 +93,27 @@ struct TilesCase {
   }
   // A power of two, so that q * scale is exact.
   static float scale() { return 0.125f; }
+  float value_scale() const { return shape.cache == CacheFormat::fp8 ? 0.25f : 1.0f; }
+  int64_t padded() const { return padded_head_dim(shape.head_dim, shape.cache); }
   bf16 stored(int32_t sequence, int value, int64_t head, int64_t position, int64_t d) const {
-    return to_bf16(noise(key_of(sequence, position) + 1000000 + static_cast<uint64_t>(value) * 500000,
-                         at(head * shape.head_dim + d)));
+    return cached(noise(key_of(sequence, position) + 1000000 + static_cast<uint64_t>(value) * 500000,
+                        at(head * shape.head_dim + d)),
+                  shape.cache);
   }
   int64_t y_stride() const { return shape.heads * shape.head_dim + kPadding; }
-  int64_t page_elements() const { return 2 * shape.kv_heads * kPageSize * shape.padded_head_dim(); }
+  int64_t page_elements() const { return 2 * shape.kv_heads * kPageSize * padded(); }
   int64_t row_index(int64_t row, int value, int64_t head, int64_t position) const {
     return table[at(row * kTableStride + position / kPageSize)] * page_elements() +
-           ((value * shape.kv_heads + head) * kPageSize + position % kPageSize) * shape.padded_head_dim();
+           ((value * shape.kv_heads + head) * kPageSize + position % kPageSize) * padded();
   }
   int64_t pool_index(int64_t row, int value, int64_t head, int64_t position, int64_t d) const {
     return row_index(row, value, head, position) +
-           kv_in_row(static_cast<int>(position % kPageSize), static_cast<int>(d), shape.padded_head_dim());
+           kv_in_row(static_cast<int>(position % kPageSize), static_cast<int>(d), padded(), cache_piece(shape.cache));
   }
 
   std::vector<bf16> run() const {
     const Guarded<float> queries("q", q);
-    const Guarded<bf16> kv("kv", pool), y("y", at(shape.rows * y_stride()));
+    const Guarded<bf16> kv("kv", pool_in_memory(pool, shape.cache)), y("y", at(shape.rows * y_stride()));
     const Guarded<int32_t> position_list("positions", positions), sequence_list("sequences", sequences),
         tables("block_table", tables_of_sequences(table, sequences, kTableStride)),
         first("n_first", std::vector{n_first}), live("n_live", std::vector{n_live});
@@ -109,7 +122,8 @@ struct TilesCase {
          constants_of(shape.constants(), {{"kHeads", shape.heads},
                                           {"kKvHeads", shape.kv_heads},
                                           {"kHeadDim", shape.head_dim},
-                                          {"kPaddedHeadDim", shape.padded_head_dim()},
+                                          {"kPaddedHeadDim", padded()},
+                                          {"kCacheFormat", static_cast<int64_t>(shape.cache)},
                                           {"kPageSize", kPageSize},
                                           cap_constant("kScoreCap", static_cast<float>(M_LOG2E * cap))})},
         shape.launch_shape());
@@ -124,7 +138,8 @@ struct TilesCase {
                       .table_stride = kTableStride,
                       .y_stride = y_stride(),
                       .window = window,
-                      .scale = scale()});
+                      .scale = scale(),
+                      .value_scale = value_scale()});
     return y.read();
   }
 
@@ -133,11 +148,12 @@ struct TilesCase {
   }
 
   // Probabilities are rounded to bf16, by 2^-8 of themselves at most, and so is the result; fp32 errors are far below.
+  // Beside FP8 they may be fp16 times 2^14: half a unit of its subnormals is 2^-39.
   void expect_row(const std::vector<bf16>& y, int64_t row) const {
     const int64_t length = positions[at(row)] + 1, oldest = window > 0 ? std::max<int64_t>(length - window, 0) : 0;
     for (int64_t head = 0; head < shape.heads; ++head) {
       const int64_t kv_head = head / (shape.heads / shape.kv_heads);
-      std::vector<double> scores, value(at(shape.head_dim), 0.0), absolute(value);
+      std::vector<double> scores, value(at(shape.head_dim), 0.0), absolute(value), unweighed(value);
       for (int64_t key = oldest; key < length; ++key) {
         double score = 0;
         for (int64_t d = 0; d < shape.head_dim; ++d)
@@ -155,11 +171,14 @@ struct TilesCase {
           const double v = value_of(pool[at(pool_index(row, 1, kv_head, key, d))]);
           value[at(d)] += weight * v;
           absolute[at(d)] += weight * std::abs(v);
+          unweighed[at(d)] += shape.cache == CacheFormat::fp8 ? std::abs(v) : 0.0;
         }
       }
       for (int64_t d = 0; d < shape.head_dim; ++d) {
-        const double bound = 0x1p-8 * (std::abs(value[at(d)]) + 1.01 * absolute[at(d)]) / sum;
-        ASSERT_NEAR(value_of(y[at(row * y_stride() + head * shape.head_dim + d)]), value[at(d)] / sum, bound)
+        const double bound = 0x1p-8 * value_scale() *
+                             (std::abs(value[at(d)]) + 1.01 * absolute[at(d)] + 0x1p-31 * unweighed[at(d)]) / sum;
+        ASSERT_NEAR(value_of(y[at(row * y_stride() + head * shape.head_dim + d)]), value_scale() * value[at(d)] / sum,
+                    bound)
             << "row " << row << ", length " << length << ", head " << head << ", element " << d;
       }
     }
@@ -223,8 +242,8 @@ TEST_P(AttendTilesTest, GiveTheSameBitsWithAsFewPagesAtATimeAsThereCanBe) {
     ASSERT_EQ(c.shape.warpgroups(), groups);
     EXPECT_TRUE(same_bits(c.run(), expected));
   }
-  const AttendTilesShape gemma{64, 4, 1, 256, 163 << 10, AttendTilesTest::GetParam()};
-  EXPECT_EQ(gemma.stages(), 1);
+  const AttendTilesShape gemma{64, 4, 1, 256, 163 << 10, by_warpgroups(), cache()};
+  EXPECT_EQ(gemma.stages(), cache() == CacheFormat::fp8 ? 2 : 1);
   EXPECT_LE(gemma.shared_bytes(), 163u << 10);
 }
 

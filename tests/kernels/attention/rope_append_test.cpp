@@ -7,6 +7,7 @@
 
 #include "kernels_src/residual/norm.h"
 #include "tests/kernels/attention/block_tables.h"
+#include "tests/kernels/attention/cached_elements.h"
 #include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
 
@@ -21,7 +22,9 @@ struct Heads {
   int64_t head_norm = 0;  // kHeadNorm
   Norm norm = Norm::rms;
   float amplitude = 1;
-  int64_t padded() const { return (head_dim + 7) / 8 * 8; }
+  CacheFormat cache = CacheFormat::bf16;
+  int64_t piece() const { return cache == CacheFormat::fp8 ? 16 : 8; }  // elements of 16 bytes
+  int64_t padded() const { return (head_dim + piece() - 1) / piece() * piece(); }
   int64_t width() const { return (heads + 2 * kv_heads) * head_dim; }
   KernelRequest request() const {
     return {"rope_append",
@@ -29,6 +32,7 @@ struct Heads {
              {"kKvHeads", kv_heads},
              {"kHeadDim", head_dim},
              {"kPaddedHeadDim", padded()},
+             {"kCacheFormat", static_cast<int64_t>(cache)},
              {"kPageSize", kPageSize},
              {"kRotate", rotate ? 1 : 0},
              {"kHeadNorm", head_norm},
@@ -39,7 +43,7 @@ struct Heads {
 };
 constexpr Heads kHeads[] = {{5, 1, 20}, {8, 2, 64}, {9, 3, 96}, {8, 1, 128}, {4, 4, 256}};
 // Qwen3, Gemma-3, a group larger than the block has warps, GPT-2, OLMo-2, Phi-3 with a long
-// context; Qwen2 and GPT-2 after a library's product.
+// context; Qwen2 and GPT-2 after a library's product; FP8, of which some saturate.
 constexpr Heads kHeadsOfFamilies[] = {
     {.heads = 4, .kv_heads = 2, .head_dim = 128, .head_norm = 1},
     {.heads = 4, .kv_heads = 1, .head_dim = 256, .head_norm = 1, .norm = Norm::rms_one_plus},
@@ -49,7 +53,10 @@ constexpr Heads kHeadsOfFamilies[] = {
     {.heads = 8, .kv_heads = 8, .head_dim = 128, .head_norm = 2},
     {.heads = 6, .kv_heads = 2, .head_dim = 20, .amplitude = 1.19f},
     {.heads = 9, .kv_heads = 3, .head_dim = 36, .biased = true},
-    {.heads = 3, .kv_heads = 3, .head_dim = 20, .rotate = false, .biased = true}};
+    {.heads = 3, .kv_heads = 3, .head_dim = 20, .rotate = false, .biased = true},
+    {.heads = 8, .kv_heads = 2, .head_dim = 64, .cache = CacheFormat::fp8},
+    {.heads = 5, .kv_heads = 1, .head_dim = 20, .head_norm = 1, .cache = CacheFormat::fp8},
+    {.heads = 3, .kv_heads = 3, .head_dim = 18, .rotate = false, .biased = true, .cache = CacheFormat::fp8}};
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
@@ -87,14 +94,32 @@ struct RopeCase {
 
   struct Result {
     std::vector<float> q;
-    std::vector<bf16> pool;
+    std::vector<bf16> pool;  // of FP8 the code of each element
   };
+  // Of FP8: keys reach 5.6 and more, values 4; the largest code times these is 4.5 and 3.1.
+  static constexpr float kKeyScale = 0.01f, kValueScale = 0.007f;
+  std::vector<bf16> elements_of(const std::vector<bf16>& memory) const {
+    if (h.cache == CacheFormat::bf16) return memory;
+    std::vector<bf16> codes;
+    for (const bf16 two : memory) {
+      codes.push_back({static_cast<uint16_t>(two.bits & 0xff)});
+      codes.push_back({static_cast<uint16_t>(two.bits >> 8)});
+    }
+    return codes;
+  }
+  bf16 element_of(float value, float scale) const {
+    return h.cache == CacheFormat::bf16 ? to_bf16(value) : bf16{fp8_code(rounded_to_fp8(value / scale))};
+  }
+  double value_of_element(bf16 element, double scale) const {
+    return h.cache == CacheFormat::bf16 ? value_of(element) : value_of_fp8(static_cast<uint8_t>(element.bits)) * scale;
+  }
+  size_t pool_count() const { return at(pages * page_elements() * element_bytes(h.cache) / 2); }
   Result run() const {
     const Guarded<float> packed("qkv", qkv), turns("frequencies", frequencies),
         q("q", at(rows() * h.heads * h.head_dim));
     const Guarded<int32_t> position_list("positions", positions), sequence_list("sequences", sequences),
         tables("block_table", tables_of_sequences(table, sequences, table_stride)), live("n_live", std::vector{n_live});
-    const Guarded<bf16> kv("kv", at(pages * page_elements())), q_gains("q_gain", gains(0)), k_gains("k_gain", gains(1));
+    const Guarded<bf16> kv("kv", pool_count()), q_gains("q_gain", gains(0)), k_gains("k_gain", gains(1));
     const auto kernel = machine().kernels.kernel<RopeAppend>(
         h.request(), rope_append_shape(static_cast<unsigned>(rows()), static_cast<unsigned>(h.heads),
                                        static_cast<unsigned>(h.kv_heads), h.head_dim, h.head_norm));
@@ -110,13 +135,15 @@ struct RopeCase {
                     .kv = kv,
                     .qkv_stride = stride(),
                     .table_stride = table_stride,
-                    .eps = kEps};
+                    .eps = kEps,
+                    .key_scale = kKeyScale,
+                    .value_scale = kValueScale};
     if (h.rotate) args.frequencies = turns;
     if (h.head_norm != 0) args.q_gain = q_gains, args.k_gain = k_gains;
     const Guarded<bf16> biases("bias", bias());
     if (h.biased) args.bias = biases;
     run_node(kernel, args);
-    return {q.read(), kv.read()};
+    return {q.read(), elements_of(kv.read())};
   }
 
   static constexpr float kEps = 0.5f;  // enough to show
@@ -179,17 +206,17 @@ struct RopeCase {
     index = index * kPageSize + positions[at(m)] % kPageSize;
     return index * h.padded();
   }
-  // In its row: pieces of 8 elements, as many as a power of two, at most 8, divides, change places by the slot's bits.
+  // In its row: pieces of 16 bytes, as many as a power of two, at most 8, divides, change places by the slot's bits.
   int64_t in_row(int64_t m, int64_t d) const {
-    const int64_t slot = positions[at(m)] % kPageSize, pieces = h.padded() / 8;
-    int64_t piece = d / 8;
+    const int64_t slot = positions[at(m)] % kPageSize, pieces = h.padded() / h.piece();
+    int64_t piece = d / h.piece();
     if (pieces % 8 == 0)
       piece ^= slot % 8;
     else if (pieces % 4 == 0)
       piece ^= slot / 2 % 4;
     else if (pieces % 2 == 0)
       piece ^= slot / 4 % 2;
-    return piece * 8 + d % 8;
+    return piece * h.piece() + d % h.piece();
   }
 
   // Compares q and the whole pool.
@@ -207,7 +234,7 @@ struct RopeCase {
           ASSERT_NEAR(result.q[at(i)], expected.value, expected.bound)
               << "position " << positions[at(m)] << ", head " << head << ", element " << d;
         }
-    std::vector<bf16> pool = poisoned<bf16>(at(pages * page_elements()));
+    std::vector<bf16> pool = elements_of(poisoned<bf16>(pool_count()));
     for (int64_t m = 0; m < n_live; ++m)
       for (int64_t head = 0; head < h.kv_heads; ++head) {
         const int64_t key = slot(m, 0, head), value = slot(m, 1, head);
@@ -215,14 +242,18 @@ struct RopeCase {
           // Values are rounded once; keys are compared here and then taken over, so that the rest must equal.
           const int64_t source = (h.heads + h.kv_heads + head) * h.head_dim + d;
           const int64_t e = in_row(m, d);
-          pool[at(value + e)] = d < h.head_dim ? to_bf16(projected(m, source)) : bf16{0};
+          pool[at(value + e)] = d < h.head_dim ? element_of(projected(m, source), kValueScale) : bf16{0};
           if (d >= h.head_dim) {
             pool[at(key + e)] = bf16{0};
             continue;
           }
-          const Rotated expected = rotated(m, h.heads + head, d);
-          const double rounding = 0x1p-8 * (std::abs(expected.value) + expected.bound);
-          ASSERT_NEAR(value_of(result.pool[at(key + e)]), expected.value, expected.bound + rounding)
+          Rotated expected = rotated(m, h.heads + head, d);
+          double rounding = 0x1p-8 * (std::abs(expected.value) + expected.bound);
+          if (h.cache == CacheFormat::fp8) {
+            rounding = std::max(rounding * 0x1p4, 0x1p-10 * kKeyScale);
+            expected.value = std::clamp<double>(expected.value, -448 * kKeyScale, 448 * kKeyScale);
+          }
+          ASSERT_NEAR(value_of_element(result.pool[at(key + e)], kKeyScale), expected.value, expected.bound + rounding)
               << "position " << positions[at(m)] << ", kv head " << head << ", element " << d;
           pool[at(key + e)] = result.pool[at(key + e)];
         }

@@ -20,10 +20,11 @@ struct Family {
   Norm norm = Norm::rms;
   int64_t window = 0;
   bool clusters = false;
+  CacheFormat cache = CacheFormat::bf16;
 };
 // Odd sizes, two tiles that share a key/value head, Qwen3's norms, Gemma-3's with a window, GPT-2's learned positions,
 // OLMo-2's norms over the width, Phi-3's amplitude, Gemma-2's capped scores;
-// splits that meet in global memory and in a cluster's.
+// splits that meet in global memory and in a cluster's; FP8 of whole and of odd sizes.
 constexpr Family kFamilies[] = {
     {.shape = {.heads = 5, .kv_heads = 1, .head_dim = 20, .splits = 3}},
     {.shape = {.heads = 16, .kv_heads = 2, .head_dim = 64, .splits = 5}},
@@ -42,7 +43,15 @@ constexpr Family kFamilies[] = {
      .head_norm = 1,
      .norm = Norm::rms_one_plus,
      .window = 40,
-     .clusters = true}};
+     .clusters = true},
+    {.shape = {.heads = 8, .kv_heads = 2, .head_dim = 64, .splits = 4}, .clusters = true, .cache = CacheFormat::fp8},
+    {.shape = {.heads = 5, .kv_heads = 1, .head_dim = 20, .splits = 3}, .cache = CacheFormat::fp8},
+    {.shape = {.heads = 6, .kv_heads = 2, .head_dim = 80, .splits = 2}, .head_norm = 2, .cache = CacheFormat::fp8},
+    {.shape = {.heads = 4, .kv_heads = 1, .head_dim = 256, .splits = 2},
+     .head_norm = 1,
+     .norm = Norm::rms_one_plus,
+     .window = 40,
+     .cache = CacheFormat::fp8}};
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }
 
@@ -60,6 +69,8 @@ struct RopeFlashDecodeCase {
     attention.window = of.window;
     attention.cap = of.cap;
     attention.clusters = of.clusters;
+    attention.cache = of.cache;
+    if (of.cache == CacheFormat::fp8) attention.key_scale = 0.013f, attention.value_scale = 0.02f;
     attention.build(std::move(rows), 7);
     const auto longest = std::max_element(attention.positions.begin(), attention.positions.begin() + shared);
     const auto pages = attention.table.begin() + (longest - attention.positions.begin()) * attention.table_stride;
@@ -80,7 +91,7 @@ struct RopeFlashDecodeCase {
     for (int64_t m = 0; m < s.rows; ++m)
       for (const int value : {0, 1})
         for (int64_t head = 0; head < s.kv_heads; ++head)
-          for (int64_t d = 0; d < s.padded_head_dim(); ++d)
+          for (int64_t d = 0; d < attention.padded(); ++d)
             before[at(attention.pool_index(m, value, head, attention.rows[at(m)].length - 1, d))] = {0xffff};
   }
 
@@ -109,7 +120,7 @@ struct RopeFlashDecodeCase {
     const Guarded<float> packed("qkv", qkv), turns("frequencies", frequencies),
         q("q", at(s.rows * s.heads * s.head_dim)),
         partials("partials", at(s.rows * s.head_tiles() * s.splits * s.partial_floats()));
-    const Guarded<bf16> kv("kv", before), y("y", at(s.rows * attention.y_stride())),
+    const Guarded<bf16> kv("kv", pool_in_memory(before, family.cache)), y("y", at(s.rows * attention.y_stride())),
         q_gain("q_gain", gains(1, s.heads)), k_gain("k_gain", gains(2, s.kv_heads));
     const Guarded<int32_t> positions("positions", attention.positions),
         table("block_table", tables_of_sequences(attention.table, sequences, attention.table_stride)),
@@ -121,7 +132,7 @@ struct RopeFlashDecodeCase {
     for (const Constant& constant : attend.constants) {
       both.constants.push_back(constant);
       if (constant.name == "kHeads" || constant.name == "kKvHeads" || constant.name == "kHeadDim" ||
-          constant.name == "kPaddedHeadDim" || constant.name == "kPageSize")
+          constant.name == "kPaddedHeadDim" || constant.name == "kPageSize" || constant.name == "kCacheFormat")
         rope.constants.push_back(constant);
     }
     std::vector<bf16> first_y;
@@ -146,7 +157,9 @@ struct RopeFlashDecodeCase {
              .y_stride = attention.y_stride(),
              .window = family.window,
              .eps = 1e-6f,
-             .scale = attention.scale()});
+             .scale = attention.scale(),
+             .key_scale = attention.key_scale,
+             .value_scale = attention.value_scale});
       } else {
         run_node<RopeAppend>(
             machine().kernels.kernel<RopeAppend>(
@@ -164,7 +177,9 @@ struct RopeFlashDecodeCase {
              .kv = kv,
              .qkv_stride = width(),
              .table_stride = attention.table_stride,
-             .eps = 1e-6f});
+             .eps = 1e-6f,
+             .key_scale = attention.key_scale,
+             .value_scale = attention.value_scale});
         run_node<Attend>(machine().kernels.kernel<Attend>(attend, attention.flash().launch_shape()),
                          {.q = q,
                           .kv = kv,
@@ -178,7 +193,8 @@ struct RopeFlashDecodeCase {
                           .table_stride = attention.table_stride,
                           .y_stride = attention.y_stride(),
                           .window = family.window,
-                          .scale = attention.scale()});
+                          .scale = attention.scale(),
+                          .value_scale = attention.value_scale});
       }
       if (step == 0) first_y = y.read();
     }

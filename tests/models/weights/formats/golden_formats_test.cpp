@@ -33,7 +33,8 @@ TEST(GoldenFormats, SayThatAQuantizedCacheIsNotUsed) {
   test::EditedFormat edited("fp8_block");
   const std::string words = Checkpoint::open(edited.path()).format()->words();
   edited.config({{"kv_cache_scheme", {{"num_bits", 8}}}});
-  EXPECT_EQ(Checkpoint::open(edited.path()).format()->words(), words + "; its quantized cache is not used");
+  EXPECT_EQ(Checkpoint::open(edited.path()).format()->words(),
+            words + "; its cache is quantized with --kv-cache-dtype fp8 alone");
 }
 
 TEST(GoldenFormats, LeaveWeightsOutWhereTheCacheAloneIsQuantized) {
