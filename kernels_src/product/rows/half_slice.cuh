@@ -24,8 +24,8 @@ NODEWRIGHT_DEVICE uint32_t half_pair(float low, float high) {
   return pair;
 }
 
-// This thread's columns, times a power of two that brings the norm of the warp's to 2^12 to 2^14. Codes of int4 come as
-// multiples of 2^-24, in odd pairs of 2^-20, and odd pairs of x are a sixteenth.
+// This thread's columns, times a power of two that brings the largest of the warp's to 2^13 to 2^14. Codes of int4 come
+// as multiples of 2^-24, in odd pairs of 2^-20, and odd pairs of x are a sixteenth.
 struct HalfSlice {
   static constexpr int kChunksOfGroup = kChunksOfWord / kGroupsOfWord;
 
@@ -36,24 +36,20 @@ struct HalfSlice {
   // slice: InputSlice or PackedSlice.
   template <class Slice>
   NODEWRIGHT_DEVICE explicit HalfSlice(const Slice& slice) {
-    float squares[kTile] = {}, v[8];
+    float v[8];
     NODEWRIGHT_UNROLL
     for (int m = 0; m < kTile; ++m) {
+      uint32_t largest = 0;  // bits of a magnitude
       NODEWRIGHT_UNROLL
       for (int c = 0; c < kChunks; ++c) {
         slice.widen(m, c, v);
         NODEWRIGHT_UNROLL
-        for (int i = 0; i < 8; ++i) squares[m] = fmaf(v[i], v[i], squares[m]);
+        for (int i = 0; i < 8; ++i) largest = max(largest, float_to_bits(v[i]) & 0x7fffffffu);
       }
-    }
-    warp_sums(squares);
-    NODEWRIGHT_UNROLL
-    for (int m = 0; m < kTile; ++m) {
-      // Exponents, as fp32 stores them, of a power of two above the norm, and of the factor.
-      const int norm = (static_cast<int>(float_to_bits(squares[m]) >> 23) - 127) / 2 + 128,
-                of = 127 + 14 - (norm - 127);
-      const float even = bits_to_float(static_cast<uint32_t>(of) << 23), odd = kInt4 ? even / 16 : even;
-      inverse[m] = bits_to_float(static_cast<uint32_t>(254 - of) << 23) * (kInt4 ? 0x1p24f : kHalvesTimes);
+      // The exponent of the factor as fp32 stores it; zeros stay zeros.
+      const int exponent = min(2 * 127 + 13 - static_cast<int>(__reduce_max_sync(0xffffffffu, largest) >> 23), 250);
+      const float even = bits_to_float(static_cast<uint32_t>(exponent) << 23), odd = kInt4 ? even / 16 : even;
+      inverse[m] = bits_to_float(static_cast<uint32_t>(254 - exponent) << 23) * (kInt4 ? 0x1p24f : kHalvesTimes);
       NODEWRIGHT_UNROLL
       for (int c = 0; c < kChunks; ++c) {
         slice.widen(m, c, v);

@@ -240,10 +240,11 @@ inline Dot shaped(const MatvecData& d, Dot v) {
   return {d.family.cap * std::tanh(v.value / d.family.cap), v.bound + 0x1p-20 * d.family.cap};
 }
 
-// The same with what the norm's own fp32 adds: half the sum of squares' error, and eight roundings on the way.
+// The same with what the norm's own fp32 adds: half the sum of squares' error, and eight roundings on the way. Beside
+// codes each element is rounded to fp16, too.
 inline Dot normed_dot(const MatvecShape& s, const MatvecData& d, const std::vector<double>& row, int64_t n) {
   Dot result = dot(s, d, row, n);
-  result.bound *= 1.5 + 8 / chain_length(s);
+  result.bound *= 1.5 + (s.weights.is_quantized() ? 8 + 0x1p13 : 8) / chain_length(s);
   return result;
 }
 // In tiles each element is rounded to bf16, too.
