@@ -173,8 +173,8 @@ struct Fp8Copier {
   }
   NODEWRIGHT_DEVICE void store(int half, RingPlace& place) const {
     place.empty().wait(place.phase ^ 1);
-    NODEWRIGHT_NO_UNROLL  // registers are few
-        for (int i = 0; i < kThreadPieces; ++i) {
+    NODEWRIGHT_UNROLL_BY(kDim / 64)  // registers are few
+    for (int i = 0; i < kThreadPieces; ++i) {
       const int key = token + i * kTokensApart,
                 d = place_in_row(key, piece * kPiece);  // the permutation is its inverse
       const uint4 codes = load_shared(place_of(stored, half, i));

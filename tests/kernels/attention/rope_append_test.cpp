@@ -96,8 +96,8 @@ struct RopeCase {
     std::vector<float> q;
     std::vector<bf16> pool;  // of FP8 the code of each element
   };
-  // Of FP8: keys reach 5.6 and more, values 4; the largest code times these is 4.5 and 3.1.
-  static constexpr float kKeyScale = 0.01f, kValueScale = 0.007f;
+  // Of FP8: keys reach 5.6 and more, values 4; the largest code times these is 4.5 and 3.5.
+  static constexpr float kKeyScale = 0.01f, kValueScale = 0x1p-7f;
   std::vector<bf16> elements_of(const std::vector<bf16>& memory) const {
     if (h.cache == CacheFormat::bf16) return memory;
     std::vector<bf16> codes;
@@ -165,7 +165,8 @@ struct RopeCase {
 
   // Element i of row m, in fp32 with its bias.
   float projected(int64_t m, int64_t i) const {
-    return qkv[at(m * stride() + i)] + (h.biased ? value_of(bias()[at(i)]) : 0.0f);
+    const float element = qkv[at(m * stride() + i)];  // a zero keeps its sign
+    return h.biased ? element + value_of(bias()[at(i)]) : element;
   }
 
   // Element `d` of the head that starts at `head` in row m, normed if the family does.
@@ -300,6 +301,25 @@ TEST_F(RopeAppendRows, AreNormedOrLeftUnrotatedAsTheFamilyDoes) {
     c.n_live = 4;
     c.expect(c.run());
   }
+}
+
+// The values of all codes, the middles between them and what is just off those; more than the largest code, and NaN.
+TEST_F(RopeAppendRows, BecomeTheNearestCodesOfFp8) {
+  const Heads h{.heads = 8, .kv_heads = 8, .head_dim = 128, .rotate = false, .cache = CacheFormat::fp8};
+  RopeCase c(h, {1}, {5}, {0}, 1);
+  std::vector<float> values = {kNaN, kInfinity, -kInfinity, 1000.0f, -464.0f, 463.0f, 0.0f, 0x1p-10f, 0x1p-30f};
+  for (int code = 0; code < 0x7e; ++code) {
+    const auto low = static_cast<float>(value_of_fp8(static_cast<uint8_t>(code))),
+               high = static_cast<float>(value_of_fp8(static_cast<uint8_t>(code + 1))), middle = (low + high) / 2;
+    for (const float v : {low, middle, std::nextafter(middle, 0.0f), std::nextafter(middle, 500.0f)}) {
+      values.push_back(v);
+      values.push_back(-v);
+    }
+  }
+  ASSERT_LE(values.size(), at(h.kv_heads * h.head_dim));
+  const int64_t first = (h.heads + h.kv_heads) * h.head_dim;  // of the value heads
+  for (size_t i = 0; i < values.size(); ++i) c.qkv[at(first) + i] = values[i] * RopeCase::kValueScale;
+  c.expect(c.run());
 }
 
 // One fp32 product is off by up to 0.004 radians here; its sine must still be right.
