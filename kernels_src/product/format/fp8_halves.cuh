@@ -9,7 +9,6 @@ namespace nodewright {
 
 #if defined(__CUDACC_RTC__) && __CUDA_ARCH__ >= 890
 constexpr bool kHasHalves = true;
-constexpr float kHalvesTimes = 1.0f;  // halves_of_fp8 gives values over this
 
 // sums + values * values, of pairs of bf16.
 NODEWRIGHT_DEVICE uint32_t add_squares(uint32_t sums, uint32_t values) {
@@ -35,12 +34,6 @@ template <int kRows, class Load>
 using HalvesSpan = Fp8Span<kRows, &halves_of_fp8, Load>;
 #else
 constexpr bool kHasHalves = false;
-constexpr float kHalvesTimes = 256.0f;
-// The bits of e4m3 in the places of fp16's are the value times 2^-8, exactly.
-NODEWRIGHT_DEVICE uint2 halves_of_fp8(uint32_t four) {
-  const auto pair = [](uint32_t upper_bytes) { return (upper_bytes >> 1 & 0x3fff3fffu) | (upper_bytes & 0x80008000u); };
-  return {pair((four & 0xffu) << 8 | (four & 0xff00u) << 16), pair((four >> 8 & 0xff00u) | (four & 0xff000000u))};
-}
 NODEWRIGHT_DEVICE uint32_t add_squares(uint32_t sums, uint32_t) { return sums; }
 NODEWRIGHT_DEVICE uint4 halves_of_bf16(uint4 eight, uint32_t) { return eight; }
 template <int kRows, class Load>

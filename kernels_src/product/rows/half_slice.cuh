@@ -49,7 +49,7 @@ struct HalfSlice {
       // The exponent of the factor as fp32 stores it; zeros stay zeros.
       const int exponent = min(2 * 127 + 13 - static_cast<int>(__reduce_max_sync(0xffffffffu, largest) >> 23), 250);
       const float even = bits_to_float(static_cast<uint32_t>(exponent) << 23), odd = kInt4 ? even / 16 : even;
-      inverse[m] = bits_to_float(static_cast<uint32_t>(254 - exponent) << 23) * (kInt4 ? 0x1p24f : kHalvesTimes);
+      inverse[m] = bits_to_float(static_cast<uint32_t>(254 - exponent) << 23) * (kInt4 ? 0x1p24f : 1.0f);
       NODEWRIGHT_UNROLL
       for (int c = 0; c < kChunks; ++c) {
         slice.widen(m, c, v);
