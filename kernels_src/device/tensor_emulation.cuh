@@ -46,7 +46,7 @@ struct Bf16Pieces {
   [[gnu::always_inline]] static float low(uint32_t pair) { return low_bf16(pair); }
   [[gnu::always_inline]] static float high(uint32_t pair) { return high_bf16(pair); }
 };
-// Of FP8, whose left operand is fp16: a piece is 16 elements, columns of two steps or of two c[n]. Column k of a step
+// A piece of FP8, whose left operand is fp16, is 16 elements, columns of two steps or of two c[n]. Column k of a step
 // and c[n] have them in the order in which lanes find their own side by side (attention/cache_format.cuh).
 struct Fp8Pieces {
   NODEWRIGHT_INLINED int loads(int steps) { return (steps + 1) / 2; }

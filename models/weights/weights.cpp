@@ -111,7 +111,7 @@ class Image {
   }
   uint64_t expert_bytes() const { return expert_bytes_; }
   const WeightLayouts& layouts() const { return layouts_; }
-  // Of the layers of the stage.
+  // For each layer of the stage.
   const std::vector<CacheScaleTensors>& cache_scales() const { return cache_scales_; }
 
  private:

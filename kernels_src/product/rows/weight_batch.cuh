@@ -102,7 +102,7 @@ NODEWRIGHT_DEVICE bool has_word(bool counts, int i) { return counts && (kAllWord
 NODEWRIGHT_DEVICE uint4 load_weight(const Stored* row, bool counts, int i) {
   return has_word(counts, i) ? load_once_16(word_of(row, i)) : uint4{0u, 0u, 0u, 0u};
 }
-// The same once `word` has been multiplied, into its registers. Of a row that does not count the word stays; nobody
+// The same once `word` has been multiplied, into its registers. The word of a row that does not count stays; nobody
 // reads its sum.
 NODEWRIGHT_DEVICE void reload_weight(uint4& word, const Stored* row, bool counts, int i) {
   load_once_16_where(has_word(counts, i), word_of(row, i), word);

@@ -114,7 +114,7 @@ struct TileGroups {
   uint32_t of[2][kInt4 ? kPieceSpans : 1];
   int tile = -1;
 
-  // Of the piece of a tile whose spans from `span` on are in it.
+  // For the piece of a tile whose spans from `span` on are in it.
   NODEWRIGHT_DEVICE void load(const float* scales, int of_tile, int last, int span) {
     tile = of_tile;
     const int column = kSplits > 1 ? cluster_rank() * kColumns : 0;

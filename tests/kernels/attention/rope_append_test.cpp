@@ -96,7 +96,7 @@ struct RopeCase {
     std::vector<float> q;
     std::vector<bf16> pool;  // of FP8 the code of each element
   };
-  // Of FP8: keys reach 5.6 and more, values 4; the largest code times these is 4.5 and 3.5.
+  // In FP8 keys reach 5.6 and more, values 4; the largest code times these is 4.5 and 3.5.
   static constexpr float kKeyScale = 0.01f, kValueScale = 0x1p-7f;
   std::vector<bf16> elements_of(const std::vector<bf16>& memory) const {
     if (h.cache == CacheFormat::bf16) return memory;
