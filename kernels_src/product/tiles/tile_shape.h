@@ -107,10 +107,15 @@ struct TileShape {
   // copy then. Rows of x that come beside are not there before the wait: two stages at least, of at most 96 KiB.
   constexpr int64_t piece_spans() const {
     if (held) return spans();
-    if (tuning.piece > 0) return std::min(tuning.piece, spans());
+    if (tuning.piece > 0) return whole_groups(tuning.piece);
     const int64_t most = std::max<int64_t>(1, (normed ? 64 << 10 : 96 << 10) / span_bytes());
     const int64_t pieces = std::max<int64_t>(normed ? 1 : 2, (spans() + most - 1) / most);
-    return (spans() + pieces - 1) / pieces;
+    return whole_groups((spans() + pieces - 1) / pieces);
+  }
+  // A piece begins where four lanes' words do: two spans hold those of int4.
+  constexpr int64_t whole_groups(int64_t piece) const {
+    const int64_t step = weights.is_int4() && warps() % 2 != 0 ? 2 : 1;
+    return std::min((piece + step - 1) / step * step, spans());
   }
 
   // Ranges that outputs are dealt in: of a block, or of a cluster. All of them run at once.
@@ -169,7 +174,7 @@ struct TileShape {
   constexpr TileShape fitting(int64_t sm_count, int64_t most_shared_bytes) const {
     TileShape shape = *this;
     shape.meets = meets || (splits() == 2 && !keeps_sums && ring(sm_count, most_shared_bytes) == 0);
-    while (!held && shape.ring(sm_count, most_shared_bytes) == 0 && shape.piece_spans() > 1)
+    while (!held && shape.ring(sm_count, most_shared_bytes) == 0 && shape.piece_spans() > whole_groups(1))
       shape.tuning.piece = shape.piece_spans() / 2;
     return shape;
   }

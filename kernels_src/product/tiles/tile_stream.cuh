@@ -51,6 +51,8 @@ constexpr int kOwnedAlone = static_cast<int>((2 * kPairsOfTile + kThreads - 1) /
 // Spans of a stage that are unrolled: two tiles of tokens leave no registers for more, unless they are in registers.
 constexpr int kSpansAtOnce = static_cast<int>(kTokenTiles == 1 || kHeld != 0 ? kPieceSpans : 1);
 static_assert(kRows == 8 || kRows == 16);
+static_assert(!kInt4 || kPieces == 1 || kPieceColumns % 128 == 0, "a piece begins where four lanes' words do");
+static_assert(!kInt4 || kColumns % 128 == 0);
 // Operands are in fp16; W is the left one.
 constexpr bool kInHalves = kHeld != 0 && kFormat != 0 && !kInt4 && kHasHalves,
                kTurned = (kInHalves || (kHeld != 0 && kInt4 && kCanTurn)) && kTiles == 1 && kRows == 16;
@@ -124,7 +126,7 @@ struct TileGroups {
       const auto* const words = reinterpret_cast<const uint32_t*>(scales) + row * kWordsOfRow;
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int k = 0; k < kPieceSpans; ++k)
-        if (kExact || span_column(span + k) < kColumns)
+        if (span + k < kSpans && (kExact || span_column(span + k) < kColumns))
           of[i][k] = words[(column + span_column(span + k)) / kColumnsOfGroup];
     }
   }

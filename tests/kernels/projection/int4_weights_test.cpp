@@ -78,7 +78,7 @@ TYPED_TEST(Int4TilesInClusters, AgreeWithTheReference) {
                                                    {128, 16, 2, false},
                                                    {64, 24, 2, true},
                                                    {128, 40, 2, true},
-                                                   {64, 40, 4, false}}) {
+                                                   {64, 40, 2, false}}) {
     shapes.push_back(tile_shape<TypeParam>(rows, 1536, kResults, int4_layout(group), {.splits = splits}));
     shapes.back().meets = meets;
   }
