@@ -41,6 +41,33 @@ inline double value_of_fp8(uint8_t code) {
   return (code & 0x80) != 0 ? -size : size;
 }
 
+// Where weight_layout.h (kernels_src/product/format) has the int4 code of a row's column: in which word of 32 bits of
+// the row, and from which bit on.
+struct Int4Place {
+  int64_t word;
+  int bit;
+};
+inline Int4Place int4_place(int64_t column) {
+  const int64_t in_span = column % 128, piece = in_span / 32, lane = in_span % 32 / 8, of_piece = column % 8;
+  return {column / 128 * 16 + lane * 4 + piece, static_cast<int>(of_piece / 2 * 4 + of_piece % 2 * 16)};
+}
+
+// The word of a group, of a scale whose last 8 bits go and of any zero that there is.
+inline uint32_t int4_group(double scale, uint64_t any_zero) {
+  const auto single = static_cast<float>(scale);
+  uint32_t bits;
+  std::memcpy(&bits, &single, sizeof bits);
+  return (bits & 0xffffff00u) | static_cast<uint32_t>(any_zero % 17);
+}
+inline double int4_zero(uint32_t group) { return group & 0xff; }
+inline double int4_scale(uint32_t group) {
+  const uint32_t bits = group & 0xffffff00u;
+  float scale;
+  std::memcpy(&scale, &bits, sizeof scale);
+  return scale;
+}
+inline double value_of_int4(uint32_t code, uint32_t group) { return int4_scale(group) * (code - int4_zero(group)); }
+
 // The nearest bf16, ties to even: 8 significant bits, exponents down to the subnormals' 2^-133, infinity from 2^128.
 inline double rounded_to_bf16(double v) {
   if (!std::isfinite(v) || v == 0.0) return v;

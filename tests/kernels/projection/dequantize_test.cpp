@@ -38,22 +38,12 @@ void expect_rounded(const WeightLayout& layout, const std::vector<uint32_t>& wor
 TEST(Dequantize, RoundsInt4WithTheScaleAndTheZeroOfEachGroup) {
   for (const int64_t group : {32, 64, 128}) {
     const WeightLayout layout{WeightCode::int4, false, 1, group};
-    const auto scale_word = [](size_t i) {
-      const auto scale = static_cast<float>(noise(3, i));
-      uint32_t bits;
-      std::memcpy(&bits, &scale, sizeof bits);
-      return (bits & 0xffffff00u) | static_cast<uint32_t>(random_bits(4, i) % 17);
-    };
-    const std::vector<uint32_t> words = words_of(layout, scale_word);
+    const auto group_word = [](size_t i) { return int4_group(noise(3, i), random_bits(4, i)); };
+    const std::vector<uint32_t> words = words_of(layout, group_word);
     expect_rounded(layout, words, [&](int64_t n, int64_t k) {
-      const int64_t in_span = k % 128, piece = in_span / 32, lane = in_span % 32 / 8, column = in_span % 8;
-      const uint32_t word = words[static_cast<size_t>(n * kCols / 8 + k / 128 * 16 + lane * 4 + piece)];
-      const uint32_t code = word >> (column / 2 * 4 + column % 2 * 16) & 15;
-      const uint32_t of_group = scale_word(static_cast<size_t>(n * (kCols / group) + k / group));
-      float scale;
-      const uint32_t bits = of_group & 0xffffff00u;
-      std::memcpy(&scale, &bits, sizeof scale);
-      return static_cast<double>(scale) * (static_cast<double>(code) - static_cast<double>(of_group & 0xff));
+      const Int4Place place = int4_place(k);
+      const uint32_t word = words[static_cast<size_t>(n * kCols / 8 + place.word)];
+      return value_of_int4(word >> place.bit & 15, group_word(static_cast<size_t>(n * (kCols / group) + k / group)));
     });
   }
 }

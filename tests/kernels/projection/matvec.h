@@ -36,7 +36,7 @@ struct MatvecFamily {
 
 // With the constants of the format, where weights are not in bf16.
 inline std::vector<Constant> with_format(const WeightLayout& weights, std::vector<Constant> constants) {
-  return weights.is_fp8() ? constants_of(weights.constants(), std::move(constants)) : constants;
+  return weights.is_quantized() ? constants_of(weights.constants(), std::move(constants)) : constants;
 }
 
 // As the model specialises them (models/lowering/decoder_kernels.cpp); no kernel minds a constant that it does not use.
@@ -64,6 +64,11 @@ inline LaunchShape launch_of(const MatvecShape& s, int64_t sm_count, unsigned bl
   return with_blocks(s.launch_shape(sm_count), blocks);
 }
 inline LaunchShape launch_of(const TileShape& s, int64_t sm_count, unsigned blocks) {
+  if (s.groups() > 1) {  // which have the ranges that the kernel was compiled for, one at least
+    const auto most = static_cast<unsigned>(s.ranges(sm_count));
+    return with_blocks(s.launch_shape(sm_count, ring_of(s)),
+                       std::min(blocks, most) * static_cast<unsigned>(s.splits()));
+  }
   if (s.splits() == 1) return with_blocks(s.launch_shape(sm_count, ring_of(s)), blocks);
   const int64_t wanted = s.splits() * blocks + (s.splits() > 2 ? 8 : 0);  // SMs; shared memory depends on the clusters
   return s.launch_shape(blocks == 0 ? sm_count : wanted, ring_of(s));
@@ -71,7 +76,7 @@ inline LaunchShape launch_of(const TileShape& s, int64_t sm_count, unsigned bloc
 
 inline KernelRequest matvec_request(const char* kernel, const TileShape& s, const MatvecFamily& family = {}) {
   return {"tile_" + std::string(kernel),
-          with_format(s.weights, constants_of(s.constants(ring_of(s)),
+          with_format(s.weights, constants_of(s.constants(ring_of(s), machine().device.properties().sm_count),
                                               {{"kGained", s.gained ? 1 : 0},
                                                {"kLeavesGained", family.leaves_gained ? 1 : 0},
                                                {"kNorm", static_cast<int64_t>(family.norm)},
@@ -87,6 +92,7 @@ inline MatvecShape matvec_shape(int64_t rows, int64_t cols, int64_t outputs, int
   return {rows, cols, (cols + 7) / 8 * 8, outputs, unit};
 }
 inline WeightLayout fp8_layout(bool in_blocks, int64_t unit) { return {WeightCode::fp8, in_blocks, unit}; }
+inline WeightLayout int4_layout(int64_t group) { return {WeightCode::int4, false, 1, group}; }
 
 // Compiles what a test will ask for, in parallel, instead of one after the other.
 template <class Shape>
@@ -128,6 +134,8 @@ struct MatvecData {
     const double size = std::sqrt(3.0 / static_cast<double>(cols));  // dot products of magnitude 1
     if (shape.weights.is_fp8())
       draw_fp8(shape.weights, size);
+    else if (shape.weights.is_int4())
+      draw_int4(shape.weights, size);
     else
       draw_bf16(size);
   }
@@ -143,7 +151,7 @@ struct MatvecData {
     for (size_t i = 0; i < scales.size(); ++i)
       scales[i] = static_cast<float>(size * (0.004 + 0.003 * noise(6, i)) * (noise(7, i) > 0 ? 1 : 7));
     std::memcpy(bytes.data() + outputs * stride, scales.data(), 4 * scales.size());
-    fp8_values.assign(count(outputs * stride), 0.0);
+    coded_values.assign(count(outputs * stride), 0.0);
     for (int64_t n = 0; n < outputs; ++n)
       for (int64_t k = 0; k < stride; ++k) {
         uint8_t& code = bytes[count(n * stride + k)];
@@ -151,17 +159,40 @@ struct MatvecData {
         if ((code & 0x7f) == 0x7f) code = 0x80;
         const int64_t scale =
             layout.in_blocks ? layout.group_of(n) * layout.scale_stride(stride) + k / WeightLayout::kScaleBlock : n;
-        fp8_values[count(n * stride + k)] = value_of_fp8(code) * static_cast<double>(scales[count(scale)]);
+        coded_values[count(n * stride + k)] = value_of_fp8(code) * static_cast<double>(scales[count(scale)]);
       }
-    weight.resize(bytes.size() / 2);
-    std::memcpy(weight.data(), bytes.data(), bytes.size());
+    keep_coded(bytes);
+  }
+  // Any code, zero and sign of a scale.
+  void draw_int4(const WeightLayout& layout, double size) {
+    const auto codes = count(outputs * stride);
+    std::vector<uint32_t> words(count(layout.bytes(outputs, stride)) / 4);
+    const auto groups = std::span(words).subspan(codes / 8, count(layout.scales(outputs, stride)));
+    for (size_t i = 0; i < groups.size(); ++i) groups[i] = int4_group(size / 8 * noise(6, i), random_bits(7, i));
+    coded_values.resize(codes), parts.resize(codes);
+    for (int64_t n = 0; n < outputs; ++n)
+      for (int64_t k = 0; k < stride; ++k) {
+        const size_t at = count(n * stride + k);
+        const auto code = static_cast<uint32_t>(random_bits(2, at) & 15);
+        const uint32_t group = groups[at / count(layout.group)];
+        const Int4Place place = int4_place(k);
+        words[count(n * stride / 8 + place.word)] |= code << place.bit;
+        coded_values[at] = value_of_int4(code, group);
+        parts[at] = std::abs(int4_scale(group)) * (code + int4_zero(group));
+      }
+    keep_coded(words);
+  }
+  template <class T>
+  void keep_coded(const std::vector<T>& coded) {
+    weight.resize(coded.size() * sizeof(T) / 2);
+    std::memcpy(weight.data(), coded.data(), coded.size() * sizeof(T));
   }
   template <class Shape>
   explicit MatvecData(const Shape& shape) : MatvecData(shape, first_numbers(shape.rows)) {}
 
   double weight_value(int64_t n, int64_t k) const {
     const size_t at = count(n * stride + k);
-    return fp8_values.empty() ? value_of(weight[at]) : fp8_values[at];
+    return coded_values.empty() ? value_of(weight[at]) : coded_values[at];
   }
 
   static std::vector<uint64_t> first_numbers(int64_t rows) {
@@ -174,16 +205,17 @@ struct MatvecData {
   int64_t rows, cols, stride, outputs, y_stride;
   float eps = 1e-5f;
   MatvecFamily family;
-  std::vector<float> x;            // [rows, stride], padded with zeros: the input of the norms
-  std::vector<bf16> packed_x;      // [rows, stride], padded with NaN: the input of project_add
-  std::vector<float> projected;    // [rows, stride], padded with NaN: what joins x, in a family with post norms
-  std::vector<bf16> gain;          // [cols]
-  std::vector<bf16> post_gain;     // [cols]
-  std::vector<bf16> shift;         // [cols] of a LayerNorm
-  std::vector<bf16> bias;          // [outputs], in a family with biases
-  std::vector<bf16> weight;        // [outputs, stride], padded with zeros; of FP8 the bytes of its layout
-  std::vector<double> fp8_values;  // [outputs, stride] of FP8 weights
-  std::vector<float> residual;     // [rows, y_stride]
+  std::vector<float> x;              // [rows, stride], padded with zeros: the input of the norms
+  std::vector<bf16> packed_x;        // [rows, stride], padded with NaN: the input of project_add
+  std::vector<float> projected;      // [rows, stride], padded with NaN: what joins x, in a family with post norms
+  std::vector<bf16> gain;            // [cols]
+  std::vector<bf16> post_gain;       // [cols]
+  std::vector<bf16> shift;           // [cols] of a LayerNorm
+  std::vector<bf16> bias;            // [outputs], in a family with biases
+  std::vector<bf16> weight;          // [outputs, stride], padded with zeros; of codes the bytes of their layout
+  std::vector<double> coded_values;  // [outputs, stride] of FP8 and int4 weights
+  std::vector<double> parts;    // [outputs, stride] of int4 weights: the magnitudes of what a code and a zero add, both
+  std::vector<float> residual;  // [rows, y_stride]
 };
 
 // A dot product, and how far a kernel's may be from it.
@@ -199,14 +231,21 @@ inline double chain_length(const MatvecShape& s) {
 // A lane's columns, one after the other in the worst of orders, four lanes of an instruction, the block's warps.
 inline double chain_length(const TileShape& s) { return static_cast<double>(s.spans() * 64 + s.warps() + s.splits()); }
 
+// The magnitude of what is added up of W[n, k]. Rows multiply codes and zeros of int4 apart; in tiles differences.
+inline double magnitude(const MatvecShape&, const MatvecData& d, int64_t n, int64_t k) {
+  return d.parts.empty() ? std::abs(d.weight_value(n, k)) : d.parts[d.count(n * d.stride + k)];
+}
+inline double magnitude(const TileShape&, const MatvecData& d, int64_t n, int64_t k) {
+  return std::abs(d.weight_value(n, k));
+}
+
 // x . W[n]. Each fp32 addition is off by at most 2^-24 of a partial sum, which sum |x w| bounds.
 template <class Shape>
 Dot dot(const Shape& s, const MatvecData& d, const std::vector<double>& x, int64_t n) {
   double value = 0.0, absolute = 0.0;
   for (int64_t k = 0; k < s.cols; ++k) {
-    const double product = x[d.count(k)] * d.weight_value(n, k);
-    value += product;
-    absolute += std::abs(product);
+    value += x[d.count(k)] * d.weight_value(n, k);
+    absolute += std::abs(x[d.count(k)]) * magnitude(s, d, n, k);
   }
   return {value, absolute * chain_length(s) * 0x1p-24};
 }
@@ -356,7 +395,7 @@ struct RunNormProject {
     const Guarded<int32_t> live("n_live", std::vector{n_live});
     Kernel<NormProject> kernel = matvec_kernel<NormProject>(kName, s, d.family, grid_x);
     if (s.rows == 1) kernel.shape = with_best(kernel.shape);
-    const uint64_t parts = leaves_best(s) ? kernel.shape.grid[0] : 0;
+    const uint64_t parts = leaves_best(s) ? parts_of(s, kernel.shape) : 0;
     const Guarded<ScoredToken> best("best", static_cast<uint64_t>(s.rows) * parts);
     const Guarded<float> temperature("temperature", left_out ? left_out->temperature : std::vector<float>{});
     const Guarded<int32_t> keeps_all("keeps_all",
@@ -382,6 +421,10 @@ struct RunNormProject {
   }
   static bool leaves_best(const MatvecShape& s) { return s.rows == 1; }
   static bool leaves_best(const TileShape& s) { return s.splits() == 1; }  // of a cluster, parts are other ranges
+  static uint64_t parts_of(const MatvecShape&, const LaunchShape& launch) { return launch.grid[0]; }
+  static uint64_t parts_of(const TileShape& s, const LaunchShape& launch) {
+    return s.groups() > 1 ? MatvecData::count(s.ranges(machine().device.properties().sm_count)) : launch.grid[0];
+  }
 
   // The largest of each part of a row `y`, the first of equals.
   static void expect_best(std::span<const ScoredToken> best, std::span<const float> y, int64_t outputs) {
