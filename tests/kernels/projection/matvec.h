@@ -64,6 +64,11 @@ inline LaunchShape launch_of(const MatvecShape& s, int64_t sm_count, unsigned bl
   return with_blocks(s.launch_shape(sm_count), blocks);
 }
 inline LaunchShape launch_of(const TileShape& s, int64_t sm_count, unsigned blocks) {
+  if (s.groups() > 1) {  // which have the ranges that the kernel was compiled for, one at least
+    const auto most = static_cast<unsigned>(s.ranges(sm_count));
+    return with_blocks(s.launch_shape(sm_count, ring_of(s)),
+                       std::min(blocks, most) * static_cast<unsigned>(s.splits()));
+  }
   if (s.splits() == 1) return with_blocks(s.launch_shape(sm_count, ring_of(s)), blocks);
   const int64_t wanted = s.splits() * blocks + (s.splits() > 2 ? 8 : 0);  // SMs; shared memory depends on the clusters
   return s.launch_shape(blocks == 0 ? sm_count : wanted, ring_of(s));
