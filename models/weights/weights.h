@@ -23,7 +23,7 @@ struct NormWeights {
 
 // Row r of the matrix is at data + r * stride: rows start 16-byte aligned, so that they can be read in 16-byte words.
 struct WeightMatrix {
-  // [rows, stride], row-major; columns from cols on are zero. Of FP8 and int4 weights the scales follow
+  // [rows, stride], row-major; columns from cols on are zero. The scales of FP8 and int4 weights follow
   // (kernels_src/product/format/weight_layout.h), and an element of the view is two bytes of any of these.
   Weight<WeightElement> data;
   int64_t rows = 0;

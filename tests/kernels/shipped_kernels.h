@@ -89,9 +89,10 @@ inline ModelConfig with_int4(ModelConfig config, int64_t group) {
   config.layouts = {layout, layout, layout, layout};
   return config;
 }
-inline std::vector<NamedModel> models_in_fp8() {
+inline std::vector<NamedModel> quantized_models() {
   return {{"Llama-3.2-3B, FP8 rows", with_fp8(llama_3b(), false)},
-          {"Qwen3-4B, FP8 blocks", with_fp8(qwen3_4b(), true)}};
+          {"Qwen3-4B, FP8 blocks", with_fp8(qwen3_4b(), true)},
+          {"Llama-3.2-3B, int4", with_int4(llama_3b(), 128)}};
 }
 
 // With an FP8 cache.

@@ -23,7 +23,7 @@ std::vector<RecordedStep> steps_on_hopper() {
   steps.push_back({kH100, {"gpt2-xl", gpt2_xl()}, 8});
   for (const NamedModel& model : {NamedModel{"Llama-3.2-1B", llama_1b()}, {"Qwen3-4B", qwen3_4b()}})
     for (const int64_t rows : kRecordedRows) steps.push_back({kH100, model, rows, Numerics::invariant});
-  for (const NamedModel& model : models_in_fp8())
+  for (const NamedModel& model : quantized_models())
     for (const int64_t rows : kRecordedRows) steps.push_back({kH100, model, rows});
   for (const NamedModel& model : models_with_fp8_cache())
     for (const int64_t rows : kRecordedRows) steps.push_back({kH100, model, rows});
@@ -38,7 +38,7 @@ std::vector<RecordedStep> steps_on(const Card& card) {
   for (const NamedModel& model : shipped_models())
     for (const int64_t rows : kRecordedRows) steps.push_back({card, model, rows});
   steps.push_back({card, {"gpt2-xl", gpt2_xl()}, 8});
-  for (const NamedModel& model : models_in_fp8())
+  for (const NamedModel& model : quantized_models())
     for (const int64_t rows : {1, 8, 32}) steps.push_back({card, model, rows});
   for (const NamedModel& model : models_with_fp8_cache())
     for (const int64_t rows : {1, 8, 64}) steps.push_back({card, model, rows});
