@@ -3,8 +3,8 @@
 // what has come, and empty, which counts the warps that have used it.
 //
 // A stage has rows of 64 elements in the 128-byte swizzle: [keys, values][kDim / 64][kPageKeys][64]. kv_in_row leaves
-// every 64 elements of a token in this order. With FP8 each thread copies its pieces of a page to a place of its own, and
-// when they have come stores them to the stage as bf16.
+// every 64 elements of a token in this order. With FP8 each thread copies its pieces of a page to a place of its own,
+// and when they have come stores them to the stage as bf16.
 #pragma once
 
 #include "kernels_src/attention/tile_rows.cuh"
