@@ -124,7 +124,7 @@ TEST(Fp8CacheSleep, LeavesTheTokensAsTheyWere) {
   }
 }
 
-TEST(Fp8CacheStages, HaveTheBitsOfOneDevice) {
+TEST(TwoDevicesFp8Cache, HasTheBitsOfOneDeviceInStages) {
   const auto logits = [&](int count) {
     LoadedStages loaded(golden_folder("llama/odd_sizes"), count, test_device(), false, Observe::no, CacheFormat::fp8);
     StagesDecoder decoder(loaded, 8);
