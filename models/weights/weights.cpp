@@ -512,6 +512,8 @@ class Image {
 
 WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config, LayerMatrices matrices) {
   const Image image(checkpoint, config, matrices);
+  if (config.cache == CacheFormat::fp8)
+    for (const CacheScaleTensors& scales : image.cache_scales()) read_cache_scales(scales);
   return {image.tensors(), image.bytes(), image.bytes_per_token(), image.layouts()};
 }
 

@@ -61,9 +61,10 @@ struct WeightFootprint {
   uint64_t bytes_per_token = 0;            // as DecoderWeights::bytes_per_token()
   WeightLayouts layouts;                   // as DecoderWeights::layouts()
 };
-// From the headers, and of int4 matrices the order of their columns: no weight is read. Throws Error where config and
-// tensors disagree, as load does, and (usage) where the matrices are to be rounded of a quantized checkpoint, of a
-// mixture of experts, of a part of a team, or of a network that has none in a shape for FP8.
+// From the headers, the order of int4 matrices' columns, and an FP8 cache's scales: no weight is read. Throws Error
+// where config and tensors disagree, as load does, where those scales are none, and (usage) where the matrices are to
+// be rounded of a quantized checkpoint, of a mixture of experts, of a part of a team, or of a network that has none in
+// a shape for FP8.
 WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config,
                                  LayerMatrices matrices = LayerMatrices::bf16);
 

@@ -199,6 +199,10 @@ TEST(Fp8CacheScales, AreRefusedWhereTheyAreNone) {
     const Fp8Checkpoint checkpoint(false, "", "", scales({{"v_scale", scale}}));
     expect_error([&] { logits_of_folder(checkpoint.in_bf16()); },
                  {"model.layers.0.self_attn.v_scale", "is no scale", "--kv-cache-dtype bf16"});
+    ModelConfig config = read_model_config(checkpoint.in_bf16());
+    config.cache = CacheFormat::fp8;
+    expect_error([&] { weight_footprint(Checkpoint::open(checkpoint.in_bf16()), config); },  // as `inspect` says
+                 {"model.layers.0.self_attn.v_scale", "is no scale"});
   }
   const Fp8Checkpoint of_heads(false, "", "",
                                {{"model.layers.1.self_attn.k_scale", "F32", {2}, bytes_of(std::vector<float>{1, 1})}});
