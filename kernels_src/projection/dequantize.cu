@@ -45,7 +45,7 @@ struct Int4Word {
     codes = load_once_16(bytes + row * (kStride / 2) + word * 16);
     const auto* const words = reinterpret_cast<const uint32_t*>(bytes + args.outputs * (kStride / 2));
     NODEWRIGHT_UNROLL
-    for (int i = 0; i < 4; ++i) scales[i] = words[row * (kStride / kGroup) + column(word, i) / kGroup];
+    for (int i = 0; i < 4; ++i) scales[i] = words[row * kGroupStride<kStride> + column(word, i) / kGroup];
   }
   NODEWRIGHT_DEVICE void store(bf16* of_row, int64_t word) const {
     store_eight(of_row + column(word, 0), codes.x, scales[0]);

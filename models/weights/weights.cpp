@@ -462,7 +462,8 @@ class Image {
     Source scales{source.name + kScalesEnding, 0, source.rows, 1, 1, source.parts, SourceElement::fp8_scale};
     if (layout.is_int4()) {
       scales.element = SourceElement::int4_scale;
-      scales.cols = scales.stride = source.cols / layout.group;
+      scales.cols = source.cols / layout.group;
+      scales.stride = layout.group_stride(source.stride);
     }
     if (!layout.in_blocks) return scales;
     scales.rows = layout.groups(source.rows);

@@ -17,7 +17,8 @@ enum class WeightCode : uint8_t { bf16 = 0, fp8 = 1, int4 = 2 };
 //
 // int4: 128 columns are 64 bytes, the words of four lanes. 32-bit piece j of lane t's 16 bytes holds columns
 // 32 j + 8 t to 32 j + 8 t + 7, of which column 2 p is bits 4 p to 4 p + 3, column 2 p + 1 bits 4 p + 16 to 4 p + 19.
-// After the last row: [rows, stride / group] words of 32 bits, each an fp32 scale whose lowest byte is the zero.
+// After the last row: [rows, group_stride(stride)] words of 32 bits, one a group, each an fp32 scale whose lowest byte
+// is the zero.
 struct WeightLayout {
   static constexpr int64_t kScaleBlock = 128;
 
@@ -40,9 +41,15 @@ struct WeightLayout {
   static constexpr int64_t scale_stride(int64_t stride) {
     return (stride + 4 * kScaleBlock - 1) / (4 * kScaleBlock) * 4;
   }
+  // Words between the groups of two rows: an odd number of 16 bytes, so that those of eight rows lie in eight different
+  // banks of shared memory.
+  constexpr int64_t group_stride(int64_t stride) const { return 4 * ((stride / group + 3) / 4 | 1); }
   // Words of 32 bits.
   constexpr int64_t scales(int64_t rows, int64_t stride) const {
-    return is_int4() ? rows * (stride / group) : !is_fp8() ? 0 : in_blocks ? groups(rows) * scale_stride(stride) : rows;
+    return is_int4()   ? rows * group_stride(stride)
+           : !is_fp8() ? 0
+           : in_blocks ? groups(rows) * scale_stride(stride)
+                       : rows;
   }
   // The size of `rows` rows and their scales, a multiple of 16.
   constexpr int64_t bytes(int64_t rows, int64_t stride) const {

@@ -54,6 +54,13 @@ NODEWRIGHT_DEVICE const float* scales_of(const WeightIn& w) {
   return scales_of<kStride>(w.weight.data, w.outputs);
 }
 
+// int4: words between the groups of two rows.
+template <int64_t kStride>
+constexpr int kGroupStride = 0;
+template <int64_t kStride>
+requires kInt4 constexpr int kGroupStride<kStride> =
+    static_cast<int>(WeightLayout{.code = WeightCode::int4, .group = kScaleColumns}.group_stride(kStride));
+
 // Where the scales of blocks of columns begin of the group that row `row` is in.
 template <int64_t kStride>
 NODEWRIGHT_DEVICE int first_scale(int row) {

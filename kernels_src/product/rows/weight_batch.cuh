@@ -115,7 +115,7 @@ NODEWRIGHT_DEVICE const Stored* row_of(const Stored* weight, int row) {
 // Scales and zeros of row r after `row`, this thread's first word of these, if it counts.
 NODEWRIGHT_DEVICE void load_groups(WeightBatch& batch, const uint32_t* row, int r, bool counts, int i) {
   if constexpr (kInt4) {
-    const uint32_t* const from = row + (r * (kStride / 128) + i * (kThreads / 4)) * kGroupsOfWord;
+    const uint32_t* const from = row + r * kGroupStride<kStride> + i * static_cast<int>(kThreads / 4) * kGroupsOfWord;
     uint32_t(&to)[kGroupsOfWord] = batch.groups[r][i].of;
     if (!has_word(counts, i)) return;
     NODEWRIGHT_UNROLL
@@ -137,7 +137,7 @@ NODEWRIGHT_DEVICE void request_first_batch(WeightBatch& batch, const WeightIn& w
   if constexpr (kScaledBlocks) batch.scales.request(w, range);
   if constexpr (kInt4) {
     const auto* const row = reinterpret_cast<const uint32_t*>(scales_of<kStride>(w)) +
-                            (range.first * (kStride / 128) + word_column(0) / 128) * kGroupsOfWord;
+                            range.first * kGroupStride<kStride> + word_column(0) / 128 * kGroupsOfWord;
     NODEWRIGHT_UNROLL
     for (int r = 0; r < kBatch; ++r) {
       NODEWRIGHT_UNROLL
@@ -146,7 +146,7 @@ NODEWRIGHT_DEVICE void request_first_batch(WeightBatch& batch, const WeightIn& w
         load_groups(batch, row, r, range.first + r < range.last, i);
       }
     }
-    batch.next_groups = row + kBatch * (kStride / 128) * kGroupsOfWord;
+    batch.next_groups = row + kBatch * kGroupStride<kStride>;
   }
 }
 

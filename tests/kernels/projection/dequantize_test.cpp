@@ -43,7 +43,8 @@ TEST(Dequantize, RoundsInt4WithTheScaleAndTheZeroOfEachGroup) {
     expect_rounded(layout, words, [&](int64_t n, int64_t k) {
       const Int4Place place = int4_place(k);
       const uint32_t word = words[static_cast<size_t>(n * kCols / 8 + place.word)];
-      return value_of_int4(word >> place.bit & 15, group_word(static_cast<size_t>(n * (kCols / group) + k / group)));
+      return value_of_int4(word >> place.bit & 15,
+                           group_word(static_cast<size_t>(n * layout.group_stride(kCols) + k / group)));
     });
   }
 }

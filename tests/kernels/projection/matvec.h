@@ -174,7 +174,7 @@ struct MatvecData {
       for (int64_t k = 0; k < stride; ++k) {
         const size_t at = count(n * stride + k);
         const auto code = static_cast<uint32_t>(random_bits(2, at) & 15);
-        const uint32_t group = groups[at / count(layout.group)];
+        const uint32_t group = groups[count(n * layout.group_stride(stride) + k / layout.group)];
         const Int4Place place = int4_place(k);
         words[count(n * stride / 8 + place.word)] |= code << place.bit;
         coded_values[at] = value_of_int4(code, group);
