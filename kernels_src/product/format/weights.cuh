@@ -42,6 +42,11 @@ constexpr int bytes_of_columns(int64_t columns) {
   return static_cast<int>(columns / Weights::kColumnsOfElement * Weights::kElementBytes);
 }
 
+// The zero of a group that eight elements are of, where groups have some.
+NODEWRIGHT_DEVICE void take_zero(EightInt4& eight, uint32_t group) { eight.zero = zero_of_group(group); }
+template <class Eight>
+NODEWRIGHT_DEVICE void take_zero(Eight&, uint32_t) {}
+
 NODEWRIGHT_DEVICE const Stored* stored(const WeightIn& w) { return reinterpret_cast<const Stored*>(w.weight.data); }
 // After the rows of W. kStride: columns between two rows.
 template <int64_t kStride>

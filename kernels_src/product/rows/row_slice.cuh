@@ -29,11 +29,6 @@ struct PackedSlice {
   NODEWRIGHT_DEVICE void widen(int m, int c, float (&v)[8]) const { unpack_8(x[m][c], v); }
 };
 
-// The zero of a group that eight elements are of, where groups have some.
-NODEWRIGHT_DEVICE void take_zero(EightInt4& eight, uint32_t group) { eight.zero = zero_of_group(group); }
-template <class Eight>
-NODEWRIGHT_DEVICE void take_zero(Eight&, uint32_t) {}
-
 // sums[r * kTile + m] += row r of the batch times row m of x. counts(r): whether row r is one of the block's; from the
 // first that is not, rows are left out in groups of kRowsAtOnce. reload(r, i): requests the word that takes the place
 // of word i of row r. scale(r, i): of that word, where blocks have one.

@@ -36,7 +36,7 @@ std::vector<Element> multiply(const ExpertsCase& c, const char* name, int64_t y_
   const Grouped grouped = group(c, shape);
   const Guarded<bf16> x("x", c.x), weight("weight", c.weight);
   const Guarded<Element> y("y", at(shape.pairs() * y_stride));
-  std::vector<Constant> constants = constants_of(shape.constants(), constants_of(shape.tile_constants(), {}));
+  std::vector<Constant> constants = c.constants(constants_of(shape.tile_constants(), {}));
   if (std::is_same_v<Args, ExpertGateUp>) constants.push_back({"kActivation", static_cast<int64_t>(Activation::silu)});
   run_node(machine().kernels.kernel<Args>({name, constants}, shape.launch_shape(4)), {.from = {x, c.stride()},
                                                                                       .pairs = grouped.pairs,
@@ -51,13 +51,25 @@ std::vector<Element> multiply(const ExpertsCase& c, const char* name, int64_t y_
 // pieces.
 struct Sizes {
   int64_t rows, live, experts, chosen, cols, outputs;
+  WeightLayout layout = {};
 };
-constexpr Sizes kSizes[] = {{3, 3, 7, 3, 60, 72},    {17, 15, 5, 2, 100, 60}, {4, 4, 3, 2, 2100, 22},
-                            {50, 47, 4, 2, 136, 30}, {90, 90, 3, 2, 200, 50}, {70, 66, 2, 1, 1100, 20}};
+std::vector<Sizes> all_sizes(int64_t unit) {
+  std::vector<Sizes> sizes = {{3, 3, 7, 3, 60, 72},    {17, 15, 5, 2, 100, 60}, {4, 4, 3, 2, 2100, 22},
+                              {50, 47, 4, 2, 136, 30}, {90, 90, 3, 2, 200, 50}, {70, 66, 2, 1, 1100, 20}};
+  const WeightLayout rows = fp8_layout(false, unit), blocks = fp8_layout(true, unit);
+  sizes.insert(sizes.end(), {{5, 3, 5, 3, 272, 46, rows},
+                             {70, 66, 2, 1, 1104, 20, rows},
+                             {4, 4, 3, 2, 2192, 128 * unit, blocks},
+                             {50, 47, 4, 2, 144, 128 * unit, blocks},
+                             {5, 3, 5, 3, 384, 46, int4_layout(64)},
+                             {50, 47, 4, 2, 128, 30, int4_layout(32)},
+                             {70, 66, 2, 1, 1152, 20, int4_layout(128)}});
+  return sizes;
+}
 
 TEST(ExpertTiles, GateUpAgreesWithTheReference) {
-  for (const Sizes& s : kSizes) {
-    ExpertsCase c(s.rows, s.live, s.experts, s.chosen, s.cols, s.outputs);
+  for (const Sizes& s : all_sizes(2)) {
+    ExpertsCase c(s.rows, s.live, s.experts, s.chosen, s.cols, s.outputs, s.layout);
     c.draw_x(c.rows);
     const int64_t inner = c.outputs / 2, y_stride = round_up_to_8(inner);
     const auto y = multiply<ExpertGateUp, bf16>(c, "tile_expert_gate_up", y_stride);
@@ -80,9 +92,9 @@ TEST(ExpertTiles, GateUpAgreesWithTheReference) {
 }
 
 TEST(ExpertTiles, DownAgreesWithTheReference) {
-  for (Sizes s : kSizes) {
-    s.outputs -= 1;  // odd
-    ExpertsCase c(s.rows, s.live, s.experts, s.chosen, s.cols, s.outputs);
+  for (const Sizes& s : all_sizes(1)) {
+    const int64_t odd = s.outputs - (s.layout.in_blocks ? 0 : 1);
+    ExpertsCase c(s.rows, s.live, s.experts, s.chosen, s.cols, odd, s.layout);
     c.draw_x(c.rows * c.chosen);
     const int64_t y_stride = round_up_to_8(c.outputs);
     const auto y = multiply<ExpertDown, float>(c, "tile_expert_down", y_stride);
@@ -97,6 +109,21 @@ TEST(ExpertTiles, DownAgreesWithTheReference) {
         const double expected = c.dot(pair, pair, n, size);
         ASSERT_NEAR(found, expected, 0x1p-18 * size) << "pair " << pair << ", output " << n;
       }
+  }
+}
+
+// What a checker of formats must see: another code, and another scale, of the last expert's last row.
+TEST(ExpertTiles, EveryCodeAndScaleCounts) {
+  for (const WeightLayout& layout : {fp8_layout(false, 1), fp8_layout(true, 1), int4_layout(64)}) {
+    ExpertsCase c(17, 17, 2, 2, 384, 128, layout);
+    c.draw_x(c.rows * c.chosen);
+    const auto all = multiply<ExpertDown, float>(c, "tile_expert_down", 128);
+    const size_t codes = at(layout.row_bytes(c.stride()) * c.experts * c.outputs) / 2, end = c.weight.size();
+    for (const size_t i : {codes - 1, end - (layout.in_blocks ? 3 : 1)}) {  // blocks of 384 columns: three of four
+      ExpertsCase other = c;
+      other.weight[i].bits ^= 0x0101;
+      EXPECT_FALSE(same_bits(multiply<ExpertDown, float>(other, "tile_expert_down", 128), all)) << i << " of " << end;
+    }
   }
 }
 
