@@ -56,12 +56,16 @@ std::vector<std::unique_ptr<Collectives>> nccl_of(const SessionOptions& options,
 void say_format(const DecoderModel& model, const SessionOptions& options) {
   const bool rounds = layer_matrices(options.quantization) == LayerMatrices::rounded;
   if (options.quiet || (model.stored_as().empty() && !rounds)) return;
+  const ModelConfig& config = model.config();
   std::vector<std::string> in_fp8, in_int4, in_bf16 = {"embedding", "head"};
+  if (config.has_experts()) in_bf16.emplace_back("router");
   for (const Part part : {Part::qkv, Part::out, Part::gate_up, Part::down}) {
-    std::string name = weight_name(model.config(), part);
-    const WeightLayout layout = layout_of(model.config(), part);
+    std::string name = weight_name(config, part);
+    const WeightLayout layout = layout_of(config, part);
+    const bool of_experts = config.has_experts() && (part == Part::gate_up || part == Part::down);
     if (rounds && !layout.is_quantized())
-      name += fmt::format(" (its {} columns are no multiple of 16)", matrix_size(model.config(), part).cols);
+      name += fmt::format(" (its {} columns are no multiple of 16)",
+                          (of_experts ? expert_matrix_size : matrix_size)(config, part).cols);
     (layout.is_int4() ? in_int4 : layout.is_fp8() ? in_fp8 : in_bf16).push_back(std::move(name));
   }
   const std::string stay =

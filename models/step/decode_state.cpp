@@ -112,11 +112,11 @@ uint64_t attention_partials(const ModelConfig& config, const StepShape& shape, c
   return static_cast<uint64_t>(single_rows * attend.head_tiles() * attend.splits * attend.partial_floats());
 }
 
-// The elements of the largest matrix in FP8 or int4.
+// The elements of the largest matrix in FP8 or int4 that a library multiplies: none of experts.
 uint64_t most_dequantized(const ModelConfig& config) {
   uint64_t most = 0;
   for (const Part part : {Part::qkv, Part::out, Part::gate_up, Part::down})
-    if (layout_of(config, part).is_quantized()) {
+    if (layout_of(config, part).is_quantized() && (config.has_dense() || part == Part::qkv || part == Part::out)) {
       const MatrixSize size = matrix_size(config, part);
       most = std::max(most, static_cast<uint64_t>(size.outputs) * round_up_8(size.cols));
     }

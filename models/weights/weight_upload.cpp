@@ -304,15 +304,16 @@ void read_int4_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin
   const WeightSource& source = *task.source;
   const WeightPart& part = *task.part;
   const TensorInfo& tensor = *part.tensor;
+  const int64_t cols = part.tensor_cols();
   std::vector<uint8_t> codes;
-  each_slice(task, source.cols, [&](int64_t first, int64_t rows, int64_t tensor_row) {
-    codes.resize(static_cast<size_t>(rows * source.cols));
+  each_slice(task, cols, [&](int64_t first, int64_t rows, int64_t tensor_row) {
+    codes.resize(static_cast<size_t>(rows * cols));
     if (tensor.file != nullptr) tensor.encoded->int4_codes(tensor_row, rows, codes);
     for (int64_t row = 0; row < rows; ++row) {
-      const auto of_row =
-          std::span(codes).subspan(static_cast<size_t>(row * source.cols), static_cast<size_t>(source.cols));
-      if (tensor.file == nullptr) DrawnTensor(tensor, source.cols).int4_row(tensor_row + row, of_row);
-      pack_int4_row(of_row, chunk + (source.offset_of(part.first + (first + row) * part.step) - chunk_begin));
+      const auto of_row = std::span(codes).subspan(static_cast<size_t>(row * cols), static_cast<size_t>(cols));
+      if (tensor.file == nullptr) DrawnTensor(tensor, cols).int4_row(tensor_row + row, of_row);
+      pack_int4_row(of_row.subspan(static_cast<size_t>(part.from_col), static_cast<size_t>(source.cols)),
+                    chunk + (source.offset_of(part.first + (first + row) * part.step) - chunk_begin));
     }
   });
 }
@@ -321,17 +322,18 @@ void read_int4_scales(const ReadTask& task, std::byte* chunk, uint64_t chunk_beg
   const WeightSource& source = *task.source;
   const WeightPart& part = *task.part;
   const TensorInfo& tensor = *part.tensor;
-  const auto of_row = static_cast<size_t>(source.cols);
+  const int64_t group = *tensor.encoded->int4_group(), of_row = part.tensor_cols() / group,
+                from = part.from_col / group;
   std::vector<uint32_t> words;
-  each_slice(task, source.cols, [&](int64_t first, int64_t rows, int64_t tensor_row) {
+  each_slice(task, of_row, [&](int64_t first, int64_t rows, int64_t tensor_row) {
     if (tensor.file != nullptr)
       words = tensor.encoded->int4_scales(tensor_row, rows);
     else
-      words.assign(static_cast<size_t>(rows) * of_row,
+      words.assign(static_cast<size_t>(rows * of_row),
                    int4_scale_word(DrawnTensor(tensor, part.tensor_cols()).int4_scale(), 8));
     for (int64_t row = 0; row < rows; ++row)
       std::memcpy(chunk + (source.offset_of(part.first + (first + row) * part.step) - chunk_begin),
-                  words.data() + static_cast<size_t>(row) * of_row, of_row * sizeof(uint32_t));
+                  words.data() + row * of_row + from, static_cast<size_t>(source.cols) * sizeof(uint32_t));
   });
 }
 

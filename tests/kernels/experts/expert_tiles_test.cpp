@@ -128,20 +128,21 @@ TEST(ExpertTiles, EveryCodeAndScaleCounts) {
 }
 
 TEST(ExpertTiles, ARowsBitsDoNotDependOnItsNeighbours) {
-  ExpertsCase c(17, 17, 5, 2, 100, 60);
-  c.draw_x(c.rows * c.chosen);
-  const auto all = multiply<ExpertDown, float>(c, "tile_expert_down", 64);
-  for (const int64_t row : {int64_t{0}, int64_t{9}, int64_t{16}}) {
-    ExpertsCase other(17, 17, 5, 2, 100, 60);  // that row stands first, among others
-    other.draw_x(c.rows * c.chosen);
-    for (int64_t j = 0; j < 2; ++j) {
-      other.of_rows[at(j)] = c.of_rows[at(2 * row + j)];
-      std::copy_n(c.x.begin() + (2 * row + j) * c.stride(), c.stride(), other.x.begin() + j * c.stride());
+  for (const auto& [cols, layout] : {std::pair{100, WeightLayout{}}, {128, int4_layout(64)}}) {
+    ExpertsCase c(17, 17, 5, 2, cols, 60, layout);
+    c.draw_x(c.rows * c.chosen);
+    const auto all = multiply<ExpertDown, float>(c, "tile_expert_down", 64);
+    for (const int64_t row : {int64_t{0}, int64_t{9}, int64_t{16}}) {
+      ExpertsCase other = c;  // that row stands first, among others
+      for (int64_t j = 0; j < 2; ++j) {
+        other.of_rows[at(j)] = c.of_rows[at(2 * row + j)];
+        std::copy_n(c.x.begin() + (2 * row + j) * c.stride(), c.stride(), other.x.begin() + j * c.stride());
+      }
+      for (int64_t i = 2; i < 34; ++i) other.of_rows[at(i)] = static_cast<int32_t>(random_bits(5, at(i)) % 5);
+      const auto moved = multiply<ExpertDown, float>(other, "tile_expert_down", 64);
+      for (int64_t j = 0; j < 2; ++j)
+        EXPECT_TRUE(same_bits(row_of(moved, j, 64, 60), row_of(all, 2 * row + j, 64, 60))) << "row " << row;
     }
-    for (int64_t i = 2; i < 34; ++i) other.of_rows[at(i)] = static_cast<int32_t>(random_bits(5, at(i)) % 5);
-    const auto moved = multiply<ExpertDown, float>(other, "tile_expert_down", 64);
-    for (int64_t j = 0; j < 2; ++j)
-      EXPECT_TRUE(same_bits(row_of(moved, j, 64, 60), row_of(all, 2 * row + j, 64, 60))) << "row " << row;
   }
 }
 
