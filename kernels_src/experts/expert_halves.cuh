@@ -2,7 +2,6 @@
 // which take x as pairs of fp16 from shared memory (product/rows/diagonal.cuh).
 #pragma once
 
-#include "kernels_src/device/bulk_copies.cuh"
 #include "kernels_src/experts/expert_rows.cuh"
 #include "kernels_src/product/rows/diagonal.cuh"
 
@@ -47,13 +46,23 @@ struct FloatX {
 };
 
 #ifdef __CUDACC_RTC__
+// 16 bytes of shared memory, once more each time: the compiler would hold x of a group of rows for the next one.
+NODEWRIGHT_DEVICE uint4 load_staged(const void* shared) {
+  uint4 v;
+  asm volatile("ld.shared.v4.u32 {%0,%1,%2,%3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w)
+               : "r"(static_cast<uint32_t>(__cvta_generic_to_shared(shared)))
+               : "memory");
+  return v;
+}
+
 template <class XAt, int kGroup, int kParts>
 struct HalfX {
   using Rows = ExpertRows<kGroup, kParts>;
   static constexpr bool kStaged = true;
   static constexpr bool kEnds = kInt4 || kScaledBlocks;  // a group of a word's columns has a scale
   static constexpr int kChunksOfGroup = kChunksOfWord / kGroupsOfWord;
-  // Of a word of all lanes: their chunks, and with int4 what codes of 1 give, [lanes / 4][kGroupsOfWord].
+  // A word of all lanes has their chunks, and with int4 what codes of 1 give, [lanes / 4][kGroupsOfWord].
   static constexpr int kChunkBytes = 32 * 16;
   static constexpr int kWordBytes = kChunksOfWord * kChunkBytes + (kInt4 ? 32 * kGroupsOfWord : 0);
   static constexpr int kBytes = Rows::kWords * kWordBytes;
@@ -116,7 +125,7 @@ struct HalfX {
     for (int g = 0; g < kGroupsOfWord; ++g) {
       NODEWRIGHT_UNROLL
       for (int j = g * kChunksOfGroup; j < (g + 1) * kChunksOfGroup; ++j) {
-        const uint4 columns = load_shared(shared_address(chunk_of(word, j)));  // not held for the next rows
+        const uint4 columns = load_staged(chunk_of(word, j));
         NODEWRIGHT_UNROLL
         for (int p = 0; p < kGroup / 2; ++p)
           add_chunk<Weights>(sums.diagonals[p], words[2 * p], words[2 * p + 1], j, columns);

@@ -103,6 +103,7 @@ Value Recorder::expert_product(Value x, Value experts, Part matrix) {
                  .part = matrix,
                  .cols = size.cols,
                  .outputs = size.outputs,
+                 .weights = layout_of(config_, matrix),
                  .gated = matrix == Part::gate_up});
 }
 
