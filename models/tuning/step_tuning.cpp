@@ -216,13 +216,15 @@ std::string model_sizes(const ModelConfig& c) {
   std::string widths = std::to_string(c.has_experts() ? c.experts.intermediate : c.intermediate);
   if (c.has_experts() && c.has_dense())
     widths += fmt::format(", {} of {} layers", c.intermediate, std::ranges::count(c.dense, true));
-  const WeightLayouts& of = c.layouts;
   std::string format;
-  for (const WeightLayout& layout : {of.qkv, of.out, of.gate_up, of.down})
-    if (layout.is_int4())
-      format = fmt::format(", int4, groups of {}", layout.group);
-    else if (layout.is_fp8())
-      format = layout.in_blocks ? ", fp8 in blocks" : ", fp8";
+  for (size_t layer = 0; layer < static_cast<size_t>(c.all_layers()); ++layer) {
+    const WeightLayouts& of = c.layouts.of_layer(layer);
+    for (const WeightLayout& layout : {of.qkv, of.out, of.gate_up, of.down})
+      if (layout.is_grouped())
+        format = fmt::format(", {}, groups of {}", name_of(layout), layout.group);
+      else if (layout.is_fp8())
+        format = layout.in_blocks ? ", fp8 in blocks" : ", fp8";
+  }
   return fmt::format("hidden {}, layers {}, heads {} of {} for {}, intermediate {}{}, vocab {}, {} norms{}{}{}",
                      c.hidden, c.all_layers(), c.heads, c.head_dim, c.kv_heads, widths,
                      c.gated ? "" : " without a gate", c.vocab, norm, c.head_norm == HeadNorm::none ? "" : ", of heads",

@@ -24,14 +24,15 @@ NODEWRIGHT_DEVICE uint32_t half_pair(float low, float high) {
   return pair;
 }
 
-// This thread's columns, times a power of two that brings the largest of the warp's to 2^13 to 2^14. Codes of int4 come
-// as multiples of 2^-24, in odd pairs of 2^-20, and odd pairs of x are a sixteenth.
+// This thread's columns, times a power of two that brings the largest of the warp's to 2^13 to 2^14. Integers come as
+// multiples of 2^-24, those of 4 bits in odd pairs of 2^-20, and odd pairs of x are a sixteenth then.
 struct HalfSlice {
   static constexpr int kChunksOfGroup = kChunksOfWord / kGroupsOfWord;
 
   uint4 x[kTile][kChunks];
-  float inverse[kTile];                                                 // what the sums are multiplied by
-  float of_ones[kInt4 ? kTile : 1][kInt4 ? kWords : 1][kGroupsOfWord];  // sums with codes of 1: x's, of groups
+  float inverse[kTile];  // what the sums are multiplied by
+  float of_ones[kHasGroups ? kTile : 1][kHasGroups ? kWords : 1]
+               [kGroupsOfWord];  // sums with codes of 1: x's, of groups
 
   // slice: InputSlice or PackedSlice.
   template <class Slice>
@@ -48,8 +49,8 @@ struct HalfSlice {
       }
       // The exponent of the factor as fp32 stores it; zeros stay zeros.
       const int exponent = min(2 * 127 + 13 - static_cast<int>(__reduce_max_sync(0xffffffffu, largest) >> 23), 250);
-      const float even = bits_to_float(static_cast<uint32_t>(exponent) << 23), odd = kInt4 ? even / 16 : even;
-      inverse[m] = bits_to_float(static_cast<uint32_t>(254 - exponent) << 23) * (kInt4 ? 0x1p24f : 1.0f);
+      const float even = bits_to_float(static_cast<uint32_t>(exponent) << 23), odd = even / Weights::kOddPairs;
+      inverse[m] = bits_to_float(static_cast<uint32_t>(254 - exponent) << 23) * (kHasGroups ? 0x1p24f : 1.0f);
       NODEWRIGHT_UNROLL
       for (int c = 0; c < kChunks; ++c) {
         slice.widen(m, c, v);
@@ -57,8 +58,9 @@ struct HalfSlice {
                         half_pair(v[4] * even, v[5] * even), half_pair(v[6] * odd, v[7] * odd)};
       }
     }
-    if constexpr (kInt4) {
-      const uint4 ones{0x11111111u, 0x11111111u, 0x11111111u, 0x11111111u};
+    if constexpr (kHasGroups) {
+      constexpr uint32_t kOnes = kNibbles ? 0x11111111u : 0x01010101u;
+      const uint4 ones{kOnes, kOnes, kOnes, kOnes};
       NODEWRIGHT_UNROLL
       for (int m = 0; m < kTile; ++m) {
         NODEWRIGHT_UNROLL
@@ -98,7 +100,7 @@ template <class Counts, class Reload, class Scale>
 NODEWRIGHT_DEVICE void multiply_batch(HalfSlice& slice, float (&sums)[kSums], WeightBatch& batch, Counts counts,
                                       Reload reload, Scale scale) {
   constexpr int kPairs = (kRowsAtOnce + 1) / 2;
-  constexpr bool kEnds = kInt4 || kScaledBlocks;  // a group of a word's columns has a scale
+  constexpr bool kEnds = kHasGroups || kScaledBlocks;  // a group of a word's columns has a scale
   NODEWRIGHT_UNROLL
   for (int r = 0; r < kBatch; r += kRowsAtOnce) {
     if (r > 0 && !counts(r)) break;
@@ -121,9 +123,8 @@ NODEWRIGHT_DEVICE void multiply_batch(HalfSlice& slice, float (&sums)[kSums], We
             for (int m = 0; m < kTile; ++m) {
               float& sum = sums[(r + j) * static_cast<int>(kTile) + m];
               const float of_group = HalfSlice::on_diagonal(c[j / 2][m], j % 2);
-              if constexpr (kInt4) {
-                const uint32_t group = batch.groups[r + j][i].of[g];
-                sum = fmaf(fmaf(-zero_of_group(group), slice.of_ones[m][i][g], of_group), scale_of_group(group), sum);
+              if constexpr (kHasGroups) {
+                sum = Weights::group(batch.groups[r + j][i].of, g).joined(sum, of_group, slice.of_ones[m][i][g]);
               } else {
                 sum = fmaf(of_group, scale(r + j, i), sum);
               }
