@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -56,6 +57,11 @@ struct ModelLayouts : WeightLayouts {
   std::vector<WeightLayouts> of_layers = {};  // [layers of all stages] where they differ
 
   const WeightLayouts& of_layer(size_t layer) const { return of_layers.empty() ? *this : of_layers[layer]; }
+  // Of some layers all that there are.
+  std::span<const WeightLayouts> all() const {
+    const WeightLayouts* const one = this;
+    return of_layers.empty() ? std::span(one, 1) : std::span(of_layers);
+  }
   bool operator==(const ModelLayouts&) const = default;
 };
 

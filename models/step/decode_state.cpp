@@ -115,9 +115,9 @@ uint64_t attention_partials(const ModelConfig& config, const StepShape& shape, c
 // The elements of the largest quantized matrix.
 uint64_t most_dequantized(const ModelConfig& config) {
   uint64_t most = 0;
-  for (size_t layer = 0; layer < static_cast<size_t>(config.all_layers()); ++layer)
+  for (const WeightLayouts& layouts : config.layouts.all())
     for (const Part part : {Part::qkv, Part::out, Part::gate_up, Part::down})
-      if (layout_of(config.layouts.of_layer(layer), part).is_quantized()) {
+      if (layout_of(layouts, part).is_quantized()) {
         const MatrixSize size = matrix_size(config, part);
         most = std::max(most, static_cast<uint64_t>(size.outputs) * round_up_8(size.cols));
       }

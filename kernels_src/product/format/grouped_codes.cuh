@@ -37,7 +37,6 @@ struct NibbleCodes {
   static constexpr int kLaneColumns = 8;
   static constexpr int kChunksOfWord = 4;
   static constexpr int kColumnsOfWords = 128;  // of which a word has some
-  static constexpr float kOddPairs = 16;       // what halves_of() multiplies these by
 
   NODEWRIGHT_DEVICE static Eight eight(uint4 word, int chunk) {
     return chunk == 0 ? word.x : chunk == 1 ? word.y : chunk == 2 ? word.z : word.w;
@@ -67,7 +66,7 @@ NODEWRIGHT_DEVICE uint4 halves_of_int4(uint32_t eight) {
   const uint32_t upper = eight >> 8;
   return {eight & 0x000f000fu, eight & 0x00f000f0u, upper & 0x000f000fu, upper & 0x00f000f0u};
 }
-NODEWRIGHT_DEVICE uint4 halves_of(NibbleCodes, uint4 word, int chunk) {
+NODEWRIGHT_DEVICE uint4 halves_of(NibbleCodes, uint4 word, int chunk, const uint32_t*) {
   return halves_of_int4(NibbleCodes::eight(word, chunk));
 }
 
@@ -86,7 +85,6 @@ struct ByteCodes {
   static constexpr int kLaneColumns = 16;
   static constexpr int kChunksOfWord = 2;
   static constexpr int kColumnsOfWords = 16;
-  static constexpr float kOddPairs = 1;
 
   NODEWRIGHT_DEVICE static Eight eight(uint4 word, int chunk) {
     return chunk == 0 ? uint2{word.x, word.y} : uint2{word.z, word.w};
@@ -105,19 +103,6 @@ struct ByteCodes {
   }
 #endif
 };
-
-// All pairs times 2^-24.
-NODEWRIGHT_DEVICE uint4 halves_of(ByteCodes, uint4 word, int chunk) {
-  const uint2 codes = ByteCodes::eight(word, chunk);
-  const auto pair = [](uint32_t from, int first) {
-#ifdef __CUDACC_RTC__
-    return __byte_perm(from, 0u, first == 0 ? 0x4140u : 0x4342u);
-#else
-    return (from >> 8 * first & 0xffu) | (from >> 8 * first & 0xff00u) << 8;
-#endif
-  };
-  return {pair(codes.x, 0), pair(codes.x, 2), pair(codes.y, 0), pair(codes.y, 2)};
-}
 
 // The eight weights of a chunk of a word, and sum += weights . x, in order. words: of the word's groups.
 struct EightWeights {
@@ -154,6 +139,15 @@ NODEWRIGHT_DEVICE uint4 scaled_operands(typename Weights::Eight eight, const uin
   };
   return {pair(0), pair(1), pair(2), pair(3)};
 }
+
+#ifdef __CUDACC_RTC__
+// Chunk `chunk` of a word, whose group is the lane's own, in four pairs of fp16: weights.
+template <class Weights>
+requires(Weights::kColumnsOfGroup > 0 && !Weights::kSharedByLanes) NODEWRIGHT_DEVICE uint4
+    halves_of(Weights, uint4 word, int chunk, const uint32_t* groups) {
+  return scaled_operands<true, Weights>(Weights::eight(word, chunk), groups, 0);
+}
+#endif
 
 // A lane's words of a span of W's rows g and g + 8, as operands. load(row): its word; groups(row): where what the
 // groups of its columns share begins.

@@ -49,6 +49,10 @@ struct Groups {
   static constexpr int kGroupsOfWord = kColumnsOfGroups / kGroup;
   static constexpr int kBytesOfWord = kGroupsOfWord * kBytes;
   static constexpr int kBytesOfSpan = (Codes::kLaneColumns == 8 && kGroup < 64 ? 64 / kGroup : 1) * kBytes;
+  // Four neighbouring lanes' words have one group by chunk; else each lane's word is of one of its own.
+  static constexpr bool kSharedByLanes = Codes::kLaneColumns == 8;
+  template <int kRows, class Load>
+  struct Span;  // none: GroupedSpan and Int4Words
   static_assert(Codes::kLaneColumns == 8 ? kGroup == 32 || kGroup == 64 || kGroup == 128 : kGroup == 16 || kGroup == 32,
                 "a step of 4 bits, and a lane's 16 columns of 8 bits, have one group");
 };
@@ -56,7 +60,7 @@ struct Groups {
 // Of a format without them.
 struct NoGroups {
   static constexpr int kColumnsOfGroups = 1, kGroupsOfWord = 1, kBytesOfWord = 0;
-  static constexpr float kOddPairs = 1;
+  static constexpr bool kSharedByLanes = false;
   NODEWRIGHT_DEVICE static ZeroGroup group(const uint32_t*, int) { return {}; }
 };
 

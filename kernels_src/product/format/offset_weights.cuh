@@ -8,15 +8,14 @@ namespace nodewright {
 
 template <class Codes, int kGroup>
 struct OffsetWeights : Codes, Groups<Codes, kGroup, 4> {
-  static constexpr bool kOfLane = Codes::kLaneColumns == 16;  // a lane has one group of a span
-
   NODEWRIGHT_DEVICE static OffsetGroup group(const uint32_t* words, int g) {
-    const float2 of = floats_of_halves(words[kOfLane ? 0 : g]);
+    const float2 of = floats_of_halves(words[OffsetWeights::kSharedByLanes ? g : 0]);
     return {of.x, of.y};
   }
 #ifdef __CUDACC_RTC__
   NODEWRIGHT_DEVICE static HalfGroup half_group(const uint32_t* words, int g) {
-    return {twice_low_half(words[kOfLane ? 0 : g]), twice_high_half(words[kOfLane ? 0 : g])};
+    const uint32_t of = words[OffsetWeights::kSharedByLanes ? g : 0];
+    return {twice_low_half(of), twice_high_half(of)};
   }
 #endif
 };

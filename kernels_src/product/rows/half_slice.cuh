@@ -24,15 +24,18 @@ NODEWRIGHT_DEVICE uint32_t half_pair(float low, float high) {
   return pair;
 }
 
-// This thread's columns, times a power of two that brings the largest of the warp's to 2^13 to 2^14. Integers come as
-// multiples of 2^-24, those of 4 bits in odd pairs of 2^-20, and odd pairs of x are a sixteenth then.
+// Whether sums of codes are multiplied by what a group shares. Codes come as multiples of 2^-24 then, in odd pairs of
+// 2^-20, and odd pairs of x are a sixteenth. Else codes become weights first.
+constexpr bool kSumsOfCodes = Weights::kSharedByLanes;
+
+// This thread's columns, times a power of two that brings the largest of the warp's to 2^13 to 2^14.
 struct HalfSlice {
   static constexpr int kChunksOfGroup = kChunksOfWord / kGroupsOfWord;
 
   uint4 x[kTile][kChunks];
   float inverse[kTile];  // what the sums are multiplied by
-  float of_ones[kHasGroups ? kTile : 1][kHasGroups ? kWords : 1]
-               [kGroupsOfWord];  // sums with codes of 1: x's, of groups
+  // Sums with codes of 1: x's, of groups.
+  float of_ones[kSumsOfCodes ? kTile : 1][kSumsOfCodes ? kWords : 1][kGroupsOfWord];
 
   // slice: InputSlice or PackedSlice.
   template <class Slice>
@@ -49,8 +52,8 @@ struct HalfSlice {
       }
       // The exponent of the factor as fp32 stores it; zeros stay zeros.
       const int exponent = min(2 * 127 + 13 - static_cast<int>(__reduce_max_sync(0xffffffffu, largest) >> 23), 250);
-      const float even = bits_to_float(static_cast<uint32_t>(exponent) << 23), odd = even / Weights::kOddPairs;
-      inverse[m] = bits_to_float(static_cast<uint32_t>(254 - exponent) << 23) * (kHasGroups ? 0x1p24f : 1.0f);
+      const float even = bits_to_float(static_cast<uint32_t>(exponent) << 23), odd = kSumsOfCodes ? even / 16 : even;
+      inverse[m] = bits_to_float(static_cast<uint32_t>(254 - exponent) << 23) * (kSumsOfCodes ? 0x1p24f : 1.0f);
       NODEWRIGHT_UNROLL
       for (int c = 0; c < kChunks; ++c) {
         slice.widen(m, c, v);
@@ -58,9 +61,8 @@ struct HalfSlice {
                         half_pair(v[4] * even, v[5] * even), half_pair(v[6] * odd, v[7] * odd)};
       }
     }
-    if constexpr (kHasGroups) {
-      constexpr uint32_t kOnes = kNibbles ? 0x11111111u : 0x01010101u;
-      const uint4 ones{kOnes, kOnes, kOnes, kOnes};
+    if constexpr (kSumsOfCodes) {
+      const uint4 ones{0x11111111u, 0x11111111u, 0x11111111u, 0x11111111u};
       NODEWRIGHT_UNROLL
       for (int m = 0; m < kTile; ++m) {
         NODEWRIGHT_UNROLL
@@ -68,7 +70,7 @@ struct HalfSlice {
           NODEWRIGHT_UNROLL
           for (int g = 0; g < kGroupsOfWord; ++g) {
             float c[4] = {};
-            add_chunks(c, ones, ones, m, i, g);
+            add_chunks(c, {ones, nullptr}, {ones, nullptr}, m, i, g);
             of_ones[m][i][g] = on_diagonal(c, 0);
           }
         }
@@ -76,13 +78,20 @@ struct HalfSlice {
     }
   }
 
+  // A word, and what its groups share.
+  struct Word {
+    uint4 codes;
+    const uint32_t* groups;
+  };
   // c += the chunks of a group of two rows' word i times row m of x.
   template <class Format = Weights>  // no kernel in bf16 has this
-  NODEWRIGHT_DEVICE void add_chunks(float (&c)[4], uint4 first, uint4 second, int m, int i, int group) const {
+  NODEWRIGHT_DEVICE void add_chunks(float (&c)[4], const Word& first, const Word& second, int m, int i,
+                                    int group) const {
     NODEWRIGHT_UNROLL
     for (int j = 0; j < kChunksOfGroup; ++j) {
       const int chunk = group * kChunksOfGroup + j;
-      const uint4 upper = halves_of(Format{}, first, chunk), lower = halves_of(Format{}, second, chunk),
+      const uint4 upper = halves_of(Format{}, first.codes, chunk, first.groups),
+                  lower = halves_of(Format{}, second.codes, chunk, second.groups),
                   columns = x[m][i * kChunksOfWord + chunk];
       multiply_pairs(c, {upper.x, upper.y}, {lower.x, lower.y}, {columns.x, columns.y});
       multiply_pairs(c, {upper.z, upper.w}, {lower.z, lower.w}, {columns.z, columns.w});
@@ -100,13 +109,16 @@ template <class Counts, class Reload, class Scale>
 NODEWRIGHT_DEVICE void multiply_batch(HalfSlice& slice, float (&sums)[kSums], WeightBatch& batch, Counts counts,
                                       Reload reload, Scale scale) {
   constexpr int kPairs = (kRowsAtOnce + 1) / 2;
-  constexpr bool kEnds = kHasGroups || kScaledBlocks;  // a group of a word's columns has a scale
+  constexpr bool kEnds = kSumsOfCodes || kScaledBlocks;  // a group of a word's columns has a scale
   NODEWRIGHT_UNROLL
   for (int r = 0; r < kBatch; r += kRowsAtOnce) {
     if (r > 0 && !counts(r)) break;
     float c[kPairs][kTile][4] = {};
     // j: of kRowsAtOnce rows
-    const auto word = [&](int j, int i) { return j < kRowsAtOnce ? batch.w[r + j][i] : uint4{0u, 0u, 0u, 0u}; };
+    const auto word = [&](int j, int i) {
+      const uint32_t* const groups = batch.groups[kHasGroups ? r + j % kRowsAtOnce : 0][kHasGroups ? i : 0].of;
+      return HalfSlice::Word{j < kRowsAtOnce ? batch.w[r + j][i] : uint4{0u, 0u, 0u, 0u}, groups};
+    };
     NODEWRIGHT_UNROLL
     for (int i = 0; i < kWords; ++i) {
       NODEWRIGHT_UNROLL
@@ -123,7 +135,7 @@ NODEWRIGHT_DEVICE void multiply_batch(HalfSlice& slice, float (&sums)[kSums], We
             for (int m = 0; m < kTile; ++m) {
               float& sum = sums[(r + j) * static_cast<int>(kTile) + m];
               const float of_group = HalfSlice::on_diagonal(c[j / 2][m], j % 2);
-              if constexpr (kHasGroups) {
+              if constexpr (kSumsOfCodes) {
                 sum = Weights::group(batch.groups[r + j][i].of, g).joined(sum, of_group, slice.of_ones[m][i][g]);
               } else {
                 sum = fmaf(of_group, scale(r + j, i), sum);

@@ -5,7 +5,7 @@
 #include "tests/engine/stages/stages_decoder.h"
 #include "tests/models/gguf_checkpoint.h"
 
-namespace nodewright {
+namespace nodewright::gguf_weights_test {
 namespace {
 
 using namespace test;
@@ -133,4 +133,4 @@ INSTANTIATE_TEST_SUITE_P(Types, GgufWeights,
 INSTANTIATE_TEST_SUITE_P(Mixed, GgufMixture, testing::Values(kMixed), name_of);
 
 }  // namespace
-}  // namespace nodewright
+}  // namespace nodewright::gguf_weights_test

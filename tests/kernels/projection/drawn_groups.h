@@ -45,7 +45,7 @@ struct DrawnGroups {
   }
   void draw_group(size_t group, double size) {
     const double scale = size / (layout_.has_nibbles() ? 8 : 128) * noise(6, group);
-    zero_ = offset_ = 0;
+    zero_ = 0, offset_ = -0.0;  // which leaves the sign of a zero
     if (layout_.is_int4()) {
       word_ = int4_group(scale, random_bits(7, group));
       scale_ = int4_scale(word_), zero_ = int4_zero(word_);

@@ -226,8 +226,11 @@ inline double magnitude(const TileShape&, const MatvecData& d, int64_t n, int64_
   return std::abs(d.weight_value(n, k));
 }
 
-// How far a weight may be from its value when it is multiplied. Tiles round what has an fp16 scale, to bf16 or to fp16.
-inline double rounding(const MatvecShape&, double) { return 0; }
+// How far a weight may be from its value when it is multiplied. Rows round those of 8 bits to fp16; tiles round what
+// has an fp16 scale, to bf16 or to fp16.
+inline double rounding(const MatvecShape& s, double weight) {
+  return s.weights.is_grouped() && !s.weights.has_nibbles() ? std::abs(weight) * 0x1p-12 + 0x1p-25 : 0;
+}
 inline double rounding(const TileShape& s, double weight) {
   return s.weights.is_grouped() && !s.weights.is_int4() ? std::abs(weight) * 0x1p-9 + 0x1p-25 : 0;
 }
