@@ -26,16 +26,13 @@ struct FloatX {
     NODEWRIGHT_UNROLL
     for (int c = 0; c < kChunksOfWord; ++c) {
       float x[8] = {};
-      if (rows.has(word)) x_at(chunk_column(rows.column(word), c), x);
+      if (rows.has(word)) x_at(column_of_chunk(rows.column(word), c), x);
       NODEWRIGHT_UNROLL
       for (int r = 0; r < kGroup; ++r) {
-        auto eight = Weights::eight(words[r], c);
-        const uint32_t scale = scales.of[r % ExpertScales<kGroup>::kRows][c * kGroupsOfWord / kChunksOfWord];
-        take_zero(eight, scale);
-        if constexpr (kInt4)
-          sums.of[r] = fmaf(dot_8(eight, x, 0.0f), scale_of_group(scale), sums.of[r]);
-        else if constexpr (kScaledBlocks)
-          sums.of[r] = fmaf(dot_8(eight, x, 0.0f), bits_to_float(scale), sums.of[r]);
+        const uint32_t* const of_row = scales.of[r % ExpertScales<kGroup>::kRows];
+        const auto eight = eight_of(words[r], c, of_row);
+        if constexpr (kScaledBlocks)
+          sums.of[r] = fmaf(dot_8(eight, x, 0.0f), bits_to_float(of_row[0]), sums.of[r]);
         else
           sums.of[r] = dot_8(eight, x, sums.of[r]);
       }
@@ -60,11 +57,11 @@ template <class XAt, int kGroup, int kParts>
 struct HalfX {
   using Rows = ExpertRows<kGroup, kParts>;
   static constexpr bool kStaged = true;
-  static constexpr bool kEnds = kInt4 || kScaledBlocks;  // a group of a word's columns has a scale
-  static constexpr int kChunksOfGroup = kChunksOfWord / kGroupsOfWord;
-  // A word of all lanes has their chunks, and with int4 what codes of 1 give, [lanes / 4][kGroupsOfWord].
+  static constexpr bool kEnds = kSumsOfCodes || kScaledBlocks;  // a group of a word's columns has a scale
+  static constexpr int kGroups = kSumsOfCodes ? Weights::kGroupsOfWord : 1, kChunksOfGroup = kChunksOfWord / kGroups;
+  // A word of all lanes has their chunks, and what codes of 1 give, where sums take it, [lanes / 4][kGroups].
   static constexpr int kChunkBytes = 32 * 16;
-  static constexpr int kWordBytes = kChunksOfWord * kChunkBytes + (kInt4 ? 32 * kGroupsOfWord : 0);
+  static constexpr int kWordBytes = kChunksOfWord * kChunkBytes + (kSumsOfCodes ? 32 * kGroups : 0);
   static constexpr int kBytes = Rows::kWords * kWordBytes;
 
   XAt x_at;
@@ -82,7 +79,7 @@ struct HalfX {
     const auto eight_at = [&](int word, int c, float(&v)[8]) {
       NODEWRIGHT_UNROLL
       for (int i = 0; i < 8; ++i) v[i] = 0.0f;
-      if (rows.has(word)) x_at(chunk_column(rows.column(word), c), v);
+      if (rows.has(word)) x_at(column_of_chunk(rows.column(word), c), v);
     };
     float v[8], largest = 0.0f;
     NODEWRIGHT_UNROLL_BY(2)
@@ -105,14 +102,14 @@ struct HalfX {
         chunks[c] = factors.halves(v);
         store_16(chunk_of(word, c), chunks[c]);
       }
-      if constexpr (kInt4) {
+      if constexpr (kSumsOfCodes) {
         const uint4 ones{0x11111111u, 0x11111111u, 0x11111111u, 0x11111111u};
         NODEWRIGHT_UNROLL
-        for (int g = 0; g < kGroupsOfWord; ++g) {
+        for (int g = 0; g < kGroups; ++g) {
           float sum[4] = {};
           NODEWRIGHT_UNROLL
           for (int j = 0; j < kChunksOfGroup; ++j)
-            add_chunk<Weights>(sum, ones, ones, j, chunks[g * kChunksOfGroup + j]);
+            add_chunk<Weights>(sum, {ones, nullptr}, {ones, nullptr}, j, chunks[g * kChunksOfGroup + j]);
           if (has_diagonal()) of_ones(word)[g] = on_diagonal(sum, 0);
         }
       }
@@ -121,26 +118,26 @@ struct HalfX {
 
   NODEWRIGHT_DEVICE void multiply(Sums& sums, const Rows&, const uint4 (&words)[kGroup],
                                   const ExpertScales<kGroup>& scales, int word) const {
+    const auto of_row = [&](int r) { return scales.of[r % ExpertScales<kGroup>::kRows]; };
     NODEWRIGHT_UNROLL
-    for (int g = 0; g < kGroupsOfWord; ++g) {
+    for (int g = 0; g < kGroups; ++g) {
       NODEWRIGHT_UNROLL
       for (int j = g * kChunksOfGroup; j < (g + 1) * kChunksOfGroup; ++j) {
         const uint4 columns = load_staged(chunk_of(word, j));
         NODEWRIGHT_UNROLL
         for (int p = 0; p < kGroup / 2; ++p)
-          add_chunk<Weights>(sums.diagonals[p], words[2 * p], words[2 * p + 1], j, columns);
+          add_chunk<Weights>(sums.diagonals[p], {words[2 * p], of_row(2 * p)}, {words[2 * p + 1], of_row(2 * p + 1)}, j,
+                             columns);
       }
       if constexpr (kEnds) {
         NODEWRIGHT_UNROLL
         for (int r = 0; r < kGroup; ++r) {
-          const uint32_t scale = scales.of[r % ExpertScales<kGroup>::kRows][g];
           float(&diagonal)[4] = sums.diagonals[r / 2];
           const float of_group = on_diagonal(diagonal, r % 2);
-          if constexpr (kInt4)
-            sums.of[r] =
-                fmaf(fmaf(-zero_of_group(scale), of_ones(word)[g], of_group), scale_of_group(scale), sums.of[r]);
+          if constexpr (kSumsOfCodes)
+            sums.of[r] = Weights::group(of_row(r), g).joined(sums.of[r], of_group, of_ones(word)[g]);
           else
-            sums.of[r] = fmaf(of_group, bits_to_float(scale), sums.of[r]);
+            sums.of[r] = fmaf(of_group, bits_to_float(of_row(r)[0]), sums.of[r]);
           diagonal[r % 2 * 2] = diagonal[r % 2 * 2 + 1] = 0.0f;
         }
       }
@@ -161,7 +158,7 @@ struct HalfX {
   }
   NODEWRIGHT_DEVICE float* of_ones(int word) const {
     return reinterpret_cast<float*>(shared + word * kWordBytes + kChunksOfWord * kChunkBytes) +
-           lane_of_warp() / 4 * kGroupsOfWord;
+           lane_of_warp() / 4 * kGroups;
   }
 };
 

@@ -15,7 +15,7 @@ namespace nodewright {
 
 constexpr int kChunksOfWord = Weights::kChunksOfWord;  // of 8 columns in 16 bytes
 constexpr int kWordColumns = 8 * kChunksOfWord;
-constexpr int kGroupsOfWord = kInt4 ? static_cast<int>(128 / kScaleColumns) : 1;
+constexpr int kGroupWords = kHasGroups ? static_cast<int>(kLayout.group_words_of_word()) : 1;
 constexpr int64_t kRowElements = kStride / Weights::kColumnsOfElement;  // as W's row is stored
 
 // Rows of W, one below the other: the first of them in memory, and its number in the matrix of all experts.
@@ -24,25 +24,19 @@ struct ExpertGroup {
   int first;
 };
 
-// The first column of a chunk of the word that begins at `word`.
-NODEWRIGHT_DEVICE int chunk_column(int word, int chunk) {
-  if constexpr (kInt4) return word / 128 * 128 + chunk * 32 + word % 128 / 4;
-  return word + chunk * 8;
-}
-
-// The scales of words of a group of rows: of blocks of columns those of the rows of a unit; of int4, with zeros, those
-// of each row.
+// The scales of words of a group of rows: of blocks of columns those of the rows of a unit; else what the words' groups
+// of columns share, of each row.
 template <int kGroup>
 struct ExpertScales {
-  static constexpr int kRows = kScaledBlocks ? kUnitOfScales : kInt4 ? kGroup : 1;
-  uint32_t of[kRows][kGroupsOfWord] = {};  // as they lie in memory
+  static constexpr int kRows = kScaledBlocks ? kUnitOfScales : kHasGroups ? kGroup : 1;
+  alignas(16) uint32_t of[kRows][kGroupWords] = {};  // as they lie in memory
 };
 
 template <int kGroup, int kParts>
 struct ExpertRows {
   static constexpr int kWords = static_cast<int>(expert_words(kStride, kWordColumns, kParts));  // of a lane, in a row
   // Words on their way, with the scales that come with them.
-  static constexpr int kSlots = (kGroupsOfWord > 1 || (kInt4 && kGroup > 2) ? 8 : kInt4 ? 12 : 16) / kGroup;
+  static constexpr int kSlots = (!kHasGroups ? 16 : kGroupWords > 1 || kGroup > 2 ? 8 : 12) / kGroup;
   static constexpr int kAhead = kWords < kSlots ? kWords : kSlots;  // of them, on their way at once
   static constexpr int kBlocks = (kWords + kAhead - 1) / kAhead;
   static constexpr bool kExact = kBlocks * kAhead * kParts * 32 * kWordColumns == kStride;
@@ -50,7 +44,7 @@ struct ExpertRows {
   static constexpr int kGroupsAhead = kFormat != 0 && kBlocks == 1 ? kSlots / kAhead : 1;
 
   uint4 words[kGroupsAhead * kAhead][kGroup];
-  ExpertScales<kGroup> scales[kGroupsAhead * kAhead];  // of int4, as of_rows requested with the words
+  ExpertScales<kGroup> scales[kGroupsAhead * kAhead];  // of groups of columns, requested with the words
   float of_rows[kGroupsAhead];  // where rows have a scale: that of the row with the lane's number
   int of_blocks[kGroupsAhead];  // where blocks have: the place of the rows' first
   const float* of_matrix;       // all scales
@@ -163,15 +157,12 @@ struct ExpertRows {
           prefetch_line(of_matrix + of_blocks[slot / kAhead] + lane_of_warp() * 32);
       }
     }
-    if constexpr (kInt4) {
-      const auto* const from = reinterpret_cast<const uint32_t*>(of_matrix) +
-                               (group.first * (kStride / 128) + column(word) / 128) * kGroupsOfWord;
+    if constexpr (kHasGroups) {
+      const unsigned char* const from = groups_of<kStride>(of_matrix, group.first) + group_byte(column(word));
       NODEWRIGHT_UNROLL
-      for (int r = 0; r < kGroup; ++r) {
-        NODEWRIGHT_UNROLL
-        for (int j = 0; j < kGroupsOfWord; ++j)
-          if (has(word) && r < rows) scales[slot].of[r][j] = from[r * (kStride / 128) * kGroupsOfWord + j];
-      }
+      for (int r = 0; r < kGroup; ++r)
+        if (has(word) && r < rows)
+          load_group_words<Weights::kBytesOfWord>(scales[slot].of[r], from + r * kGroupStride<kStride> * 4);
     }
   }
 };

@@ -14,7 +14,7 @@ constexpr int64_t expert_words(int64_t stride, int64_t word_columns, int64_t par
 // Shared memory of a part of x in fp16 (experts/expert_halves.cuh).
 constexpr int64_t expert_halves_bytes(const WeightLayout& weights, int64_t stride, int64_t parts) {
   if (!weights.is_quantized()) return 0;
-  const int64_t columns = weights.word_columns(), of_ones = weights.is_int4() ? 32 * (128 / weights.group) : 0;
+  const int64_t columns = weights.word_columns(), of_ones = weights.has_nibbles() ? 32 * (128 / weights.group) : 0;
   return expert_words(stride, columns, parts) * (columns / 8 * 512 + of_ones);
 }
 

@@ -16,7 +16,6 @@ namespace nodewright {
 constexpr int kThreadsOfBlock = static_cast<int>(kExpertTilesThreads), kWarps = kThreadsOfBlock / 32;
 constexpr int kUnits = static_cast<int>((kOutputs + kRows - 1) / kRows);  // tiles of an expert
 constexpr int kPieces = static_cast<int>((kStride + kPieceColumns - 1) / kPieceColumns);
-constexpr int kSlotColumns = 64 * kSpansOfSlot;
 constexpr int kSlotsOfPiece = static_cast<int>(kPieceColumns / kSlotColumns),
               kSlotsOfRow = static_cast<int>((kStride + kSlotColumns - 1) / kSlotColumns);
 static_assert(kPieces == 1 || kPieceColumns % kSlotColumns == 0);

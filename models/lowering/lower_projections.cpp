@@ -152,7 +152,6 @@ Choice tiled(const LoweringContext& at, const ProductSpec& spec, InputNorm norm,
              bool holds) {
   const bool always = at.step.always_holds(at.config);
   const Op& product = spec.product;
-  if (product.weights.is_int4() && product.weights.group < 64) return "a span of columns has one scale";
   const bool normed = norm.norms != Norms::none, gained = norm.norms == Norms::gained || norm.norms == Norms::before;
   std::vector<Constant> constants = with_input(spec, norm, kernel.constants);
   if (normed) constants.push_back(constant("kGained", gained));

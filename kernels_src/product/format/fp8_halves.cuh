@@ -24,9 +24,9 @@ NODEWRIGHT_DEVICE uint32_t halves_of_bf16(uint32_t pair, uint32_t factors) {
       : "r"(pair), "r"(factors), "r"(0x80008000u));
   return halves;
 }
-NODEWRIGHT_DEVICE uint4 halves_of_bf16(uint4 eight, uint32_t factors) {
-  return uint4{halves_of_bf16(eight.x, factors), halves_of_bf16(eight.y, factors), halves_of_bf16(eight.z, factors),
-               halves_of_bf16(eight.w, factors)};
+NODEWRIGHT_DEVICE uint4 halves_of_bf16(uint4 eight, uint32_t even, uint32_t odd) {
+  return uint4{halves_of_bf16(eight.x, even), halves_of_bf16(eight.y, odd), halves_of_bf16(eight.z, even),
+               halves_of_bf16(eight.w, odd)};
 }
 
 // As of Fp8Weights, in fp16.
@@ -35,13 +35,13 @@ using HalvesSpan = Fp8Span<kRows, &halves_of_fp8, Load>;
 #else
 constexpr bool kHasHalves = false;
 NODEWRIGHT_DEVICE uint32_t add_squares(uint32_t sums, uint32_t) { return sums; }
-NODEWRIGHT_DEVICE uint4 halves_of_bf16(uint4 eight, uint32_t) { return eight; }
+NODEWRIGHT_DEVICE uint4 halves_of_bf16(uint4 eight, uint32_t, uint32_t) { return eight; }
 template <int kRows, class Load>
 using HalvesSpan = Fp8Weights::Span<kRows, Load>;
 #endif
 
 // Chunk `chunk` of a word: eight codes, in four pairs.
-NODEWRIGHT_DEVICE uint4 halves_of(Fp8Weights, uint4 word, int chunk) {
+NODEWRIGHT_DEVICE uint4 halves_of(Fp8Weights, uint4 word, int chunk, const uint32_t*) {
   const EightFp8 eight = Fp8Weights::eight(word, chunk);
   const uint2 low = halves_of_fp8(eight.low), high = halves_of_fp8(eight.high);
   return {low.x, low.y, high.x, high.y};

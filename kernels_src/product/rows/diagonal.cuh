@@ -24,8 +24,11 @@ NODEWRIGHT_DEVICE uint32_t half_pair(float low, float high) {
   return pair;
 }
 
-// What brings the largest of some columns of x to 2^13 to 2^14: a power of two. Codes of int4 come as multiples of
-// 2^-24, in odd pairs of 2^-20, and odd pairs of x are a sixteenth.
+// Whether sums of codes are multiplied by what a group shares. Codes come as multiples of 2^-24 then, in odd pairs of
+// 2^-20, and odd pairs of x are a sixteenth. Else codes become weights first.
+constexpr bool kSumsOfCodes = Weights::kSharedByLanes;
+
+// What brings the largest of some columns of x to 2^13 to 2^14: a power of two.
 struct HalfFactors {
   float even, odd;
   float inverse;  // what the sums are multiplied by
@@ -34,8 +37,8 @@ struct HalfFactors {
   NODEWRIGHT_DEVICE explicit HalfFactors(uint32_t largest) {
     // The exponent of the factor as fp32 stores it; zeros stay zeros.
     const int exponent = min(2 * 127 + 13 - static_cast<int>(largest >> 23), 250);
-    even = bits_to_float(static_cast<uint32_t>(exponent) << 23), odd = kInt4 ? even / 16 : even;
-    inverse = bits_to_float(static_cast<uint32_t>(254 - exponent) << 23) * (kInt4 ? 0x1p24f : 1.0f);
+    even = bits_to_float(static_cast<uint32_t>(exponent) << 23), odd = kSumsOfCodes ? even / 16 : even;
+    inverse = bits_to_float(static_cast<uint32_t>(254 - exponent) << 23) * (kSumsOfCodes ? 0x1p24f : 1.0f);
   }
   // Eight columns.
   NODEWRIGHT_DEVICE uint4 halves(const float (&v)[8]) const {
@@ -44,10 +47,17 @@ struct HalfFactors {
   }
 };
 
+// A word of 16 bytes, and what its groups share.
+struct CodedWord {
+  uint4 codes;
+  const uint32_t* groups;
+};
 // c += a chunk of two rows' words times eight columns of x.
 template <class Format>
-NODEWRIGHT_DEVICE void add_chunk(float (&c)[4], uint4 first, uint4 second, int chunk, uint4 columns) {
-  const uint4 upper = halves_of(Format{}, first, chunk), lower = halves_of(Format{}, second, chunk);
+NODEWRIGHT_DEVICE void add_chunk(float (&c)[4], const CodedWord& first, const CodedWord& second, int chunk,
+                                 uint4 columns) {
+  const uint4 upper = halves_of(Format{}, first.codes, chunk, first.groups),
+              lower = halves_of(Format{}, second.codes, chunk, second.groups);
   multiply_pairs(c, {upper.x, upper.y}, {lower.x, lower.y}, {columns.x, columns.y});
   multiply_pairs(c, {upper.z, upper.w}, {lower.z, lower.w}, {columns.z, columns.w});
 }

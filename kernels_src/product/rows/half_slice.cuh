@@ -12,8 +12,9 @@ struct HalfSlice {
   static constexpr int kChunksOfGroup = kChunksOfWord / kGroupsOfWord;
 
   uint4 x[kTile][kChunks];
-  float inverse[kTile];                                                 // what the sums are multiplied by
-  float of_ones[kInt4 ? kTile : 1][kInt4 ? kWords : 1][kGroupsOfWord];  // sums with codes of 1: x's, of groups
+  float inverse[kTile];  // what the sums are multiplied by
+  // Sums with codes of 1: x's, of groups.
+  float of_ones[kSumsOfCodes ? kTile : 1][kSumsOfCodes ? kWords : 1][kGroupsOfWord];
 
   // slice: InputSlice or PackedSlice.
   template <class Slice>
@@ -36,7 +37,7 @@ struct HalfSlice {
         x[m][c] = factors.halves(v);
       }
     }
-    if constexpr (kInt4) {
+    if constexpr (kSumsOfCodes) {
       const uint4 ones{0x11111111u, 0x11111111u, 0x11111111u, 0x11111111u};
       NODEWRIGHT_UNROLL
       for (int m = 0; m < kTile; ++m) {
@@ -45,7 +46,7 @@ struct HalfSlice {
           NODEWRIGHT_UNROLL
           for (int g = 0; g < kGroupsOfWord; ++g) {
             float c[4] = {};
-            add_chunks(c, ones, ones, m, i, g);
+            add_chunks(c, {ones, nullptr}, {ones, nullptr}, m, i, g);
             of_ones[m][i][g] = on_diagonal(c, 0);
           }
         }
@@ -55,7 +56,8 @@ struct HalfSlice {
 
   // c += the chunks of a group of two rows' word i times row m of x.
   template <class Format = Weights>  // no kernel in bf16 has this
-  NODEWRIGHT_DEVICE void add_chunks(float (&c)[4], uint4 first, uint4 second, int m, int i, int group) const {
+  NODEWRIGHT_DEVICE void add_chunks(float (&c)[4], const CodedWord& first, const CodedWord& second, int m, int i,
+                                    int group) const {
     NODEWRIGHT_UNROLL
     for (int j = 0; j < kChunksOfGroup; ++j) {
       const int chunk = group * kChunksOfGroup + j;
@@ -69,13 +71,16 @@ template <class Counts, class Reload, class Scale>
 NODEWRIGHT_DEVICE void multiply_batch(HalfSlice& slice, float (&sums)[kSums], WeightBatch& batch, Counts counts,
                                       Reload reload, Scale scale) {
   constexpr int kPairs = (kRowsAtOnce + 1) / 2;
-  constexpr bool kEnds = kInt4 || kScaledBlocks;  // a group of a word's columns has a scale
+  constexpr bool kEnds = kSumsOfCodes || kScaledBlocks;  // a group of a word's columns has a scale
   NODEWRIGHT_UNROLL
   for (int r = 0; r < kBatch; r += kRowsAtOnce) {
     if (r > 0 && !counts(r)) break;
     float c[kPairs][kTile][4] = {};
     // j: of kRowsAtOnce rows
-    const auto word = [&](int j, int i) { return j < kRowsAtOnce ? batch.w[r + j][i] : uint4{0u, 0u, 0u, 0u}; };
+    const auto word = [&](int j, int i) {
+      const uint32_t* const groups = batch.groups[kHasGroups ? r + j % kRowsAtOnce : 0][kHasGroups ? i : 0].of;
+      return CodedWord{j < kRowsAtOnce ? batch.w[r + j][i] : uint4{0u, 0u, 0u, 0u}, groups};
+    };
     NODEWRIGHT_UNROLL
     for (int i = 0; i < kWords; ++i) {
       NODEWRIGHT_UNROLL
@@ -92,9 +97,8 @@ NODEWRIGHT_DEVICE void multiply_batch(HalfSlice& slice, float (&sums)[kSums], We
             for (int m = 0; m < kTile; ++m) {
               float& sum = sums[(r + j) * static_cast<int>(kTile) + m];
               const float of_group = on_diagonal(c[j / 2][m], j % 2);
-              if constexpr (kInt4) {
-                const uint32_t group = batch.groups[r + j][i].of[g];
-                sum = fmaf(fmaf(-zero_of_group(group), slice.of_ones[m][i][g], of_group), scale_of_group(group), sum);
+              if constexpr (kSumsOfCodes) {
+                sum = Weights::group(batch.groups[r + j][i].of, g).joined(sum, of_group, slice.of_ones[m][i][g]);
               } else {
                 sum = fmaf(of_group, scale(r + j, i), sum);
               }

@@ -53,21 +53,22 @@ NODEWRIGHT_DEVICE void multiply_turned_step(float (&sums)[4], uint4 upper, uint4
   multiply_operands<kHalves>(sums, first, x.x, x.y);
   multiply_operands<kHalves>(sums, second, x.z, x.w);
 }
-// sums.upper += x . W over a span, in multiply_span's order.
-template <bool kHalves, class Weights, class X>
+// sums.upper += x . W over a span's steps from kFirst to kLast - 1, in multiply_span's order.
+template <bool kHalves, int kFirst = 0, int kLast = 2, class Weights, class X>
 NODEWRIGHT_DEVICE void multiply_turned_span(PairSums& sums, const Weights& weights, const X& x) {
   const int g = lane_of_warp() / 4;
   NODEWRIGHT_UNROLL_ON_DEVICE
-  for (int s = 0; s < 2; ++s) multiply_turned_step<kHalves>(sums.upper, weights(s, g), weights(s, g + 8), x(s, 0));
+  for (int s = kFirst; s < kLast; ++s)
+    multiply_turned_step<kHalves>(sums.upper, weights(s, g), weights(s, g + 8), x(s, 0));
 }
 
-// sums += x . W. kRows of W, 8 or 16; kTiles of 8 rows of x, two to a PairSums. weights(s, row): this lane's word of
-// step s, of W's row g or g + 8; x(s, n): of x's row g + 8 n. kHalves: of fp16 in place of bf16.
-template <int kRows, int kTiles, bool kHalves, class Weights, class X>
+// sums += x . W, over the same steps. kRows of W, 8 or 16; kTiles of 8 rows of x, two to a PairSums. weights(s, row):
+// this lane's word of step s, of W's row g or g + 8; x(s, n): of x's row g + 8 n. kHalves: of fp16 in place of bf16.
+template <int kRows, int kTiles, bool kHalves, int kFirst = 0, int kLast = 2, class Weights, class X>
 NODEWRIGHT_DEVICE void multiply_span(PairSums (&sums)[(kTiles + 1) / 2], const Weights& weights, const X& x) {
   const int g = lane_of_warp() / 4;
   NODEWRIGHT_UNROLL_ON_DEVICE
-  for (int s = 0; s < 2; ++s) {
+  for (int s = kFirst; s < kLast; ++s) {
     const uint4 upper = weights(s, g), lower = kRows == 16 ? weights(s, g + 8) : uint4{0u, 0u, 0u, 0u};
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int p = 0; p < (kTiles + 1) / 2; ++p)
@@ -84,7 +85,7 @@ void request_span(uint4& first, uint4& second, const Load& load) {
   first = load(g, t), second = load(g, t + kStep);
 }
 inline void arrange_span(uint4&, uint4&) {}
-template <bool kHalves, class Weights, class X>
+template <bool kHalves, int kFirst = 0, int kLast = 2, class Weights, class X>
 void multiply_turned_span(PairSums&, const Weights&, const X&) {}  // of a device alone
 
 namespace emulation {
@@ -124,13 +125,13 @@ NODEWRIGHT_VECTORIZED void multiply_span_of(SpanLane<kPairs>* const* lanes) {
 
 }  // namespace emulation
 
-template <int kRows, int kTiles, bool kHalves, class Weights, class X>
+template <int kRows, int kTiles, bool kHalves, int kFirst = 0, int kLast = 2, class Weights, class X>
 void multiply_span(PairSums (&sums)[(kTiles + 1) / 2], const Weights& weights, const X& x) {
   static_assert(!kHalves);
   using Lane = emulation::SpanLane<(kTiles + 1) / 2>;
   Lane mine{sums, {}, {}};
   const int g = lane_of_warp() / 4;
-  for (int s = 0; s < 2; ++s) {
+  for (int s = kFirst; s < kLast; ++s) {  // zeros in others
     for (int below = 0; below < kRows / 8; ++below) mine.weights[s][below] = weights(s, g + 8 * below);
     for (int n = 0; n < kTiles; ++n) mine.x[s][n / 2][n % 2] = x(s, n);
   }

@@ -22,7 +22,9 @@ struct HeldRows {
   static_assert(!kScaledBlocks || kSplits == 1 || kColumns % 64 == 0, "a span has one block of scales");
 
   uint4 held[kSpans][2][kTiles];
-  float factors[kTurned || !kInHalves ? 2 : kTiles];  // of the sums with row g of each tile; turned with 2t, 2t + 1
+  static constexpr int kFactors = kTurned ? 2 : kTiles;        // of rows g of each tile; turned of rows 2t and 2t + 1
+  float factors[kFactors];                                     // what sums are multiplied by
+  float of_ones[kInt4 ? kSpans : 1][kGroupsOfSpan][kFactors];  // sums with codes of 1: x's, of groups
 
   // Requests `x`: [rows, stride], from the block's first column on. After the wait.
   NODEWRIGHT_DEVICE HeldRows(const bf16* x, int64_t stride, int rows) {
@@ -41,13 +43,35 @@ struct HeldRows {
     if constexpr (kInHalves) {
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int n = 0; n < kTiles; ++n) halve(n);
+      if constexpr (kInt4) {
+        sum_ones<0>();
+        if constexpr (kGroupsOfSpan == 2) sum_ones<1>();
+      }
     }
   }
+  NODEWRIGHT_DEVICE float sum_of_ones(int span, int group, int i) const { return of_ones[span][group][i]; }
   NODEWRIGHT_DEVICE uint4 fragment(const unsigned char*, int, int span, int s, int n) const { return held[span][s][n]; }
 
  private:
+  template <int kGroup>
+  NODEWRIGHT_DEVICE void sum_ones() {
+    constexpr int kFirst = kGroup, kLast = kGroupsOfSpan == 2 ? kGroup + 1 : 2;
+    const auto ones = [](int, int) { return halves_of_int4(0x11111111u); };
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int span = 0; span < kSpans; ++span) {
+      const auto fragment = [&](int s, int n) { return held[span][s][n]; };
+      PairSums sums[kPairs] = {};
+      if constexpr (kTurned)
+        multiply_turned_span<true, kFirst, kLast>(sums[0], ones, fragment);
+      else
+        multiply_span<16, kTiles, true, kFirst, kLast>(sums, ones, fragment);
+      NODEWRIGHT_UNROLL_ON_DEVICE
+      for (int i = 0; i < kFactors; ++i)
+        of_ones[span][kGroup][i] = kTurned ? sums[0].upper[i] : sums[i / 2].upper[i % 2 * 2];
+    }
+  }
   // Makes row g of a tile a row of fp16, times a power of two that brings the norm of the warp's columns to 2^12 to
-  // 2^14.
+  // 2^14. Codes of int4 come as multiples of 2^-24, in odd pairs of 2^-20, and odd pairs of x are a sixteenth.
   NODEWRIGHT_DEVICE void halve(int n) {
     uint32_t squares[4] = {};
     NODEWRIGHT_UNROLL_ON_DEVICE
@@ -63,7 +87,7 @@ struct HeldRows {
     sum += __shfl_xor_sync(0xffffffffu, sum, 2);
     // Exponents of a power of two above the norm and of the factor, as fp32 stores them.
     const int norm = (static_cast<int>(float_to_bits(sum) >> 23) - 127) / 2 + 128, factor = 127 + 14 - (norm - 127);
-    const float inverse = bits_to_float(static_cast<uint32_t>(254 - factor) << 23);
+    const float inverse = bits_to_float(static_cast<uint32_t>(254 - factor + (kInt4 ? 24 : 0)) << 23);
     if constexpr (kTurned) {
       NODEWRIGHT_UNROLL_ON_DEVICE
       for (int i = 0; i < 2; ++i) factors[i] = __shfl_sync(0xffffffffu, inverse, (lane_of_warp() % 4 * 2 + i) * 4);
@@ -73,7 +97,8 @@ struct HeldRows {
     NODEWRIGHT_UNROLL_ON_DEVICE
     for (int i = 0; i < 2 * kSpans; ++i) {
       uint4& of = held[i / 2][i % 2][n];
-      of = halves_of_bf16(of, static_cast<uint32_t>(factor << 23 | factor << 7));
+      const auto twice = [](int exponent) { return static_cast<uint32_t>(exponent << 23 | exponent << 7); };
+      of = halves_of_bf16(of, twice(factor), twice(kInt4 ? factor - 4 : factor));
     }
   }
   // f(span, n, words of both steps)

@@ -51,11 +51,10 @@ constexpr int kOwnedAlone = static_cast<int>((2 * kPairsOfTile + kThreads - 1) /
 // Spans of a stage that are unrolled: two tiles of tokens leave no registers for more, unless they are in registers.
 constexpr int kSpansAtOnce = static_cast<int>(kTokenTiles == 1 || kHeld != 0 ? kPieceSpans : 1);
 static_assert(kRows == 8 || kRows == 16);
-static_assert(!kInt4 || kPieces == 1 || kPieceColumns % 128 == 0, "a piece begins where four lanes' words do");
-static_assert(!kInt4 || kColumns % 128 == 0);
+static_assert(!kNibbles || kPieces == 1 || kPieceColumns % 128 == 0, "a piece begins where four lanes' words do");
+static_assert(!kHasGroups || kColumns % (kNibbles ? 128 : 64) == 0);
 // Operands are in fp16; W is the left one.
-constexpr bool kInHalves = kHeld != 0 && kFormat != 0 && !kInt4 && kHasHalves,
-               kTurned = (kInHalves || (kHeld != 0 && kInt4 && kCanTurn)) && kTiles == 1 && kRows == 16;
+constexpr bool kInHalves = kHeld != 0 && kFormat != 0 && kHasHalves, kTurned = kInHalves && kTiles == 1 && kRows == 16;
 // Parts of a row's squares that are requested in one round trip: at most one of each SM of the cards of today.
 constexpr int kPartsOfSms = 136;
 
@@ -107,61 +106,22 @@ NODEWRIGHT_DEVICE void end_only_range(RangeEnd range_end) {
 NODEWRIGHT_DEVICE int span_column(int span) { return (span * kWarps + warp_of_block()) * 64; }
 NODEWRIGHT_DEVICE int lane_column() { return lane_of_warp() % 4 * Weights::kLaneColumns; }
 
-// The words of int4 weights' groups of the spans of a stage: of rows g and g + 8 of a tile, which this lane multiplies
-// by.
-struct TileGroups {
-  static constexpr int kColumnsOfGroup = kInt4 ? static_cast<int>(kScaleColumns) : 128;
-  static constexpr int kWordsOfRow = static_cast<int>(kStride) / kColumnsOfGroup;
+// Groups of int4 weights that a span is multiplied in: of 64 columns at most.
+constexpr int kGroupsOfSpan = kInt4 && kScaleColumns < 64 ? 2 : 1;
 
-  uint32_t of[2][kInt4 ? kPieceSpans : 1];
-  int tile = -1;
-
-  // For the piece of a tile whose spans from `span` on are in it.
-  NODEWRIGHT_DEVICE void load(const float* scales, int of_tile, int last, int span) {
-    tile = of_tile;
-    const int column = kSplits > 1 ? cluster_rank() * kColumns : 0;
-    NODEWRIGHT_UNROLL_ON_DEVICE
-    for (int i = 0; i < kRows / 8; ++i) {
-      const int row = min(tile + lane_of_warp() / 4 + i * 8, last - 1);
-      const auto* const words = reinterpret_cast<const uint32_t*>(scales) + row * kWordsOfRow;
-      NODEWRIGHT_UNROLL_ON_DEVICE
-      for (int k = 0; k < kPieceSpans; ++k)
-        if (span + k < kSpans && (kExact || span_column(span + k) < kColumns))
-          of[i][k] = words[(column + span_column(span + k)) / kColumnsOfGroup];
-    }
-  }
-  // sums += those of the k-th span.
-  NODEWRIGHT_DEVICE void add(PairSums (&sums)[kPairs], const PairSums (&of_span)[kPairs], int k) const {
-    const float upper = scale_of_group(of[0][k]), lower = scale_of_group(of[kRows / 8 - 1][k]);
-    if constexpr (kTurned) {
-      NODEWRIGHT_UNROLL_ON_DEVICE
-      for (int i = 0; i < 4; ++i) sums[0].upper[i] = fmaf(of_span[0].upper[i], i < 2 ? upper : lower, sums[0].upper[i]);
-    } else {
-      NODEWRIGHT_UNROLL_ON_DEVICE
-      for (int o = 0; o < 2; ++o) {  // outputs 2t + o have the scales of lanes with as great a g
-        const int from = (lane_of_warp() % 4 * 2 + o) * 4;
-        const float above = __shfl_sync(0xffffffffu, upper, from), below = __shfl_sync(0xffffffffu, lower, from);
-        NODEWRIGHT_UNROLL_ON_DEVICE
-        for (int n = 0; n < kTiles; ++n) {
-          const int i = n % 2 * 2 + o;
-          sums[n / 2].upper[i] = fmaf(of_span[n / 2].upper[i], above, sums[n / 2].upper[i]);
-          sums[n / 2].lower[i] = fmaf(of_span[n / 2].lower[i], below, sums[n / 2].lower[i]);
-        }
-      }
-    }
-  }
-};
-
-// The stages on their way: of each, a piece of a tile's rows and then what Rows::kStageBytes holds of x.
+// The stages on their way: of each, a piece of a tile's rows, then what Rows::kStageBytes holds of x, then the words of
+// all groups of the tile's rows.
 template <class Rows>
 struct TileRing {
   // Between two rows. 8 lanes read 64 bytes of each of two rows at once: of other banks, unless a copy is contiguous.
   static constexpr bool kWhole = kPieces == 1 && kSplits == 1;
   static constexpr int kPieceBytes = bytes_of_columns(kPieceColumns);  // of a row
   static constexpr int kRowBytes = kWhole ? bytes_of_columns(kStride) : kPieceBytes + (kPieceBytes % 128 == 0 ? 64 : 0);
-  static constexpr int kStageBytes = (kRows * kRowBytes + Rows::kStageBytes + 127) / 128 * 128;
-  using Copies = StageCopies<static_cast<int>(kThreads), kStages, (Rows::kStageBytes > 0 ? 2 : 1),
-                             static_cast<int>((kStageBytes / 16 + 2 * kThreads - 1) / kThreads + Rows::kGainWords)>;
+  static constexpr int kGroupBytes = kRows * kGroupStride<kStride> * 4;
+  static constexpr int kStageBytes = (kRows * kRowBytes + Rows::kStageBytes + kGroupBytes + 127) / 128 * 128;
+  using Copies =
+      StageCopies<static_cast<int>(kThreads), kStages, (Rows::kStageBytes > 0 ? 2 : 1) + (kHasGroups ? 1 : 0),
+                  static_cast<int>((kStageBytes / 16 + 2 * kThreads - 1) / kThreads + Rows::kGainWords)>;
   static constexpr int kBytes = kStages * kStageBytes + Copies::kBytes;
 
   const Stored* weight;  // from the block's first column on
@@ -171,7 +131,6 @@ struct TileRing {
   BlockRanges next;  // with kRanges: of what is requested next, its first output that of a tile
   unsigned char* stages;
   Copies copies;
-  TileGroups ahead;  // where a tile is one stage: of the tile that is multiplied next
 
   NODEWRIGHT_DEVICE TileRing(const WeightIn& w, BlockRanges outputs, unsigned char* shared, int column = 0)
       : weight(stored(w) + column / Weights::kColumnsOfElement),
@@ -187,6 +146,9 @@ struct TileRing {
 
   NODEWRIGHT_DEVICE unsigned char* stage(int slot) const { return stages + slot * kStageBytes; }
   NODEWRIGHT_DEVICE unsigned char* stage_rows(int slot) const { return stage(slot) + kRows * kRowBytes; }
+  NODEWRIGHT_DEVICE uint32_t* stage_groups(int slot) const {
+    return reinterpret_cast<uint32_t*>(stage_rows(slot) + Rows::kStageBytes);
+  }
 
   // The first column of the block's i-th stage.
   NODEWRIGHT_DEVICE static int first_column(int i) { return i % kPieces * kPieceColumns; }
@@ -199,7 +161,11 @@ struct TileRing {
       next.now.first += kRows;
       if (next.now.first >= range.last) next.advance();
     }
-    if constexpr (kInt4) prefetch_group_words(tile, rows);
+    if constexpr (kHasGroups) {
+      auto* const groups = reinterpret_cast<unsigned char*>(stage_groups(slot));
+      copies.template request<CopyForm::whole>(
+          slot, {groups, scales + tile * kGroupStride<kStride>, 1, rows * kGroupStride<kStride> * 4, 0, 0});
+    }
     const Stored* const from = weight + (tile * kStride + first_column(i)) / Weights::kColumnsOfElement;
     if constexpr (kWhole) {
       copies.template request<CopyForm::whole>(slot, {stage(slot), from, 1, rows * kRowBytes, 0, 0});
@@ -216,14 +182,6 @@ struct TileRing {
       copies.close();
     }
     if constexpr (kScaledBlocks) prefetch_scales();
-    if constexpr (kInt4 && kPieces == 1) ahead.load(scales, ranges.now.first, ranges.now.last, 0);
-  }
-  // The groups of a stage's spans, from `span` on.
-  NODEWRIGHT_DEVICE TileGroups groups_of(int tile, int last, int span) {
-    TileGroups now = ahead;
-    if (kPieces > 1 || now.tile != tile) now.load(scales, tile, last, span);
-    if (kPieces == 1 && tile + kRows < last) ahead.load(scales, tile + kRows, last, 0);
-    return now;
   }
   // After start(), where nothing is multiplied: the block's memory may go when all that was requested is there.
   NODEWRIGHT_DEVICE void leave() {
@@ -231,12 +189,6 @@ struct TileRing {
       copies.wait(i);
       copies.close();
     }
-  }
-  // Brings the words of a tile's groups to L2.
-  NODEWRIGHT_DEVICE void prefetch_group_words(int tile, int rows) const {
-    constexpr int kWords = TileGroups::kWordsOfRow, kLines = (kWords * kRows + 31) / 32;
-    for (int i = static_cast<int>(threadIdx.x); i < kLines; i += static_cast<int>(kThreads))
-      if (i * 32 < rows * kWords) prefetch_to_l2(scales + tile * kWords + i * 32);
   }
   // The scales of the first groups of rows of the block's first range, and of its last: there when its first weights
   // are.
@@ -305,21 +257,87 @@ NODEWRIGHT_DEVICE void multiply_staged(PairSums (&sums)[kPairs], const Rows& x, 
     multiply_span<kRows, kTiles, false>(sums, typename Weights::template Span<kRows, decltype(load)>(load), fragment);
 }
 
-// The same of int4 weights.
+// sums += those of a group, times its scale. `groups`: the group's word of the tile's first row; ones(i): of_group's
+// sums if all codes were 1, which i numbers as HeldRows does.
+template <class Ones>
+NODEWRIGHT_DEVICE void add_group(PairSums (&sums)[kPairs], const PairSums (&of_group)[kPairs], const uint32_t* groups,
+                                 const Ones& ones) {
+  const int g = lane_of_warp() / 4, t = lane_of_warp() % 4;
+  const auto add = [](float& sum, float of_codes, uint32_t word, float of_ones) {
+    if constexpr (kInHalves) of_codes = fmaf(-zero_of_group(word), of_ones, of_codes);  // else codes minus zeros
+    sum = fmaf(of_codes, scale_of_group(word), sum);
+  };
+  NODEWRIGHT_UNROLL_ON_DEVICE
+  for (int half = 0; half < 2; ++half) {  // of a tile of 16 rows
+    NODEWRIGHT_UNROLL_ON_DEVICE
+    for (int o = 0; o < 2; ++o) {
+      const uint32_t word = groups[((kTurned ? g : 2 * t + o) + (kRows == 16 ? 8 * half : 0)) * kGroupStride<kStride>];
+      if constexpr (kTurned) {
+        add(sums[0].upper[2 * half + o], of_group[0].upper[2 * half + o], word, ones(o));
+      } else {
+        NODEWRIGHT_UNROLL_ON_DEVICE
+        for (int n = 0; n < kTiles; ++n) {
+          const int i = n % 2 * 2 + o;
+          if (half == 0)
+            add(sums[n / 2].upper[i], of_group[n / 2].upper[i], word, ones(n));
+          else  // of 8 rows the second half of the same sums
+            add(sums[n / 2].lower[i], of_group[n / 2].lower[i], word, kRows == 16 ? ones(n) : 0.0f);
+        }
+      }
+    }
+  }
+}
+
+// multiply_staged of int4 weights.
 template <class Rows>
 NODEWRIGHT_DEVICE void multiply_int4(PairSums (&sums)[kPairs], const Rows& x, const unsigned char* weights,
-                                     const unsigned char* rows, int i, int span, const TileGroups& groups) {
+                                     const unsigned char* rows, const uint32_t* groups, int i, int span) {
   const auto load = [&](int row) {
     return *reinterpret_cast<const uint2*>(weights + row * TileRing<Rows>::kRowBytes +
-                                           Int4Weights::span_byte(span_column(i)));
+                                           NibbleCodes::span_byte(span_column(i)));
   };
-  const auto zero = [&](int row) { return zero_of_group(groups.of[row / 8][i]); };
   const auto fragment = [&](int s, int n) { return x.fragment(rows, i, span, s, n); };
-  const Int4Span<kRows, decltype(load), decltype(zero)> words(load, zero);
+  const Int4Words<kRows> words(load);
+  const int column = (kSplits > 1 ? cluster_rank() * kColumns : 0) + span_column(span);
+  const auto each_group = [&]<int kGroup>() {
+    constexpr int kFirst = kGroup, kLast = kGroupsOfSpan == 2 ? kGroup + 1 : 2;  // steps of 32 columns
+    const uint32_t* const of_group = groups + (column + kGroup * 32) / static_cast<int>(kScaleColumns);
+    PairSums of_codes[kPairs] = {};
+    if constexpr (kTurned) {
+      multiply_turned_span<true, kFirst, kLast>(of_codes[0], words.halves(), fragment);
+    } else if constexpr (kInHalves) {
+      multiply_span<kRows, kTiles, true, kFirst, kLast>(of_codes, words.halves(), fragment);
+    } else {
+      const auto zero = [&](int row) { return zero_of_group(of_group[row * kGroupStride<kStride>]); };
+      multiply_span<kRows, kTiles, false, kFirst, kLast>(of_codes, words.less_zeros(zero), fragment);
+    }
+    add_group(sums, of_codes, of_group, [&](int n) {
+      if constexpr (kInHalves) return x.sum_of_ones(span, kGroup, n);
+      return 0.0f;
+    });
+  };
+  each_group.template operator()<0>();
+  if constexpr (kGroupsOfSpan == 2) each_group.template operator()<1>();
+}
+
+// multiply_staged of codes that become numbers before they are multiplied.
+template <class Format, class Rows>
+NODEWRIGHT_DEVICE void multiply_grouped(PairSums (&sums)[kPairs], const Rows& x, const unsigned char* weights,
+                                        const unsigned char* rows, const uint32_t* groups, int i, int span) {
+  const int column = (kSplits > 1 ? cluster_rank() * kColumns : 0) + span_column(span) + lane_column();
+  const auto* const of_column =
+      reinterpret_cast<const unsigned char*>(groups) + column / Format::kColumnsOfGroup * Format::kBytesOfGroup;
+  const GroupedSpan<Format, kRows, kInHalves> words(
+      [&](int row) {
+        return *reinterpret_cast<const typename Format::SpanWord*>(weights + row * TileRing<Rows>::kRowBytes +
+                                                                   Format::span_byte(span_column(i)));
+      },
+      [&](int row) { return of_column + row * kGroupStride<kStride> * 4; });
+  const auto fragment = [&](int s, int n) { return x.fragment(rows, i, span, s, n); };
   if constexpr (kTurned)
-    multiply_turned_span<false>(sums[0], words, fragment);
+    multiply_turned_span<kInHalves>(sums[0], words, fragment);
   else
-    multiply_span<kRows, kTiles, false>(sums, words, fragment);
+    multiply_span<kRows, kTiles, kInHalves>(sums, words, fragment);
 }
 
 // Two sums, of neighbouring outputs with one row of x.
@@ -357,25 +375,27 @@ template <class Rows>
 NODEWRIGHT_DEVICE void multiply_stage(PairSums (&sums)[kPairs], TileRing<Rows>& ring, const Rows& x, int slot, int tile,
                                       int last, int piece) {
   const int first = piece * static_cast<int>(kPieceSpans);  // span of the stage
-  const auto each_span = [&](const auto& f) {               // f(k, span, sums of the span), then f's scales
-    NODEWRIGHT_UNROLL_BY(kInt4 ? kPieceSpans : kHeld != 0 || kSpansAtOnce < 2 ? kSpansAtOnce : 2)
+  const auto each_span = [&](const auto& f) {               // f(k, span)
+    NODEWRIGHT_UNROLL_BY(kHeld != 0 || kSpansAtOnce < 2 ? kSpansAtOnce : 2)
     for (int k = 0; k < kPieceSpans; ++k) {
       const int span = first + k;
       if (span >= kSpans || (!kExact && span_column(span) >= kColumns)) continue;  // of a whole warp
-      PairSums of_span[kPairs] = {};
-      f(k, span, of_span);
+      f(k, span);
     }
   };
   if constexpr (kInt4) {
-    const TileGroups groups = ring.groups_of(tile, last, first);
-    each_span([&](int k, int span, PairSums(&of_span)[kPairs]) {
-      multiply_int4(of_span, x, ring.stage(slot), ring.stage_rows(slot), k, span, groups);
-      groups.add(sums, of_span, k);
+    each_span([&](int k, int span) {
+      multiply_int4(sums, x, ring.stage(slot), ring.stage_rows(slot), ring.stage_groups(slot), k, span);
+    });
+  } else if constexpr (kHasGroups) {
+    each_span([&](int k, int span) {
+      multiply_grouped<Weights>(sums, x, ring.stage(slot), ring.stage_rows(slot), ring.stage_groups(slot), k, span);
     });
   } else if constexpr (kScaledBlocks) {
     const TileScales scales(ring.scales, tile, last);
     const int column = kSplits > 1 ? cluster_rank() * kColumns : 0;
-    each_span([&](int k, int span, PairSums(&of_span)[kPairs]) {
+    each_span([&](int k, int span) {
+      PairSums of_span[kPairs] = {};
       multiply_staged(of_span, x, ring.stage(slot), ring.stage_rows(slot), k, span);
       scales.add(sums, of_span, column + span_column(span));
     });
