@@ -82,7 +82,7 @@ TEST(RoundedExperts, HaveTheBitsOfTheCheckpointThatWasQuantized) {
     Decoder decoder = loaded.decoder(decoder_options(1));
     return forced_logits(decoder, loaded, prompt, continuation);
   };
-  const WeightLayouts layouts = loaded.model.config().layouts;
+  const ModelLayouts layouts = loaded.model.config().layouts;
   const std::vector<Logits> stored = logits();
   loaded.model = DecoderModel::load(loaded.device, loaded.stream, checkpoint.in_bf16(), {}, {.rounds_to_fp8 = true});
   EXPECT_TRUE(layouts.down.is_fp8());
