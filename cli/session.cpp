@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <map>
 #include <utility>
 
 #include "cli/command.h"
@@ -52,24 +53,36 @@ std::vector<std::unique_ptr<Collectives>> nccl_of(const SessionOptions& options,
   return all;
 }
 
-// Kernels read bf16, FP8 and int4: what is stored otherwise takes the memory and the time of bf16.
+// Kernels read bf16, FP8 and integers with scales for groups of columns: what is stored otherwise takes the memory and
+// the time of bf16.
 void say_format(const DecoderModel& model, const SessionOptions& options) {
   const bool rounds = layer_matrices(options.quantization) == LayerMatrices::rounded;
   if (options.quiet || (model.stored_as().empty() && !rounds)) return;
-  std::vector<std::string> in_fp8, in_int4, in_bf16 = {"embedding", "head"};
+  const ModelConfig& config = model.config();
+  std::vector<std::string> in_fp8, in_int4, in_int8, in_bf16 = {"embedding", "head"};
+  if (config.has_experts()) in_bf16.emplace_back("router");
   for (const Part part : {Part::qkv, Part::out, Part::gate_up, Part::down}) {
-    std::string name = weight_name(model.config(), part);
-    const WeightLayout layout = layout_of(model.config(), part);
-    if (rounds && !layout.is_quantized())
-      name += fmt::format(" (its {} columns are no multiple of 16)", matrix_size(model.config(), part).cols);
-    (layout.is_int4() ? in_int4 : layout.is_fp8() ? in_fp8 : in_bf16).push_back(std::move(name));
+    const bool of_experts = config.has_experts() && (part == Part::gate_up || part == Part::down);
+    std::map<std::vector<std::string>*, int64_t> layers;  // that have the part in a form
+    for (size_t layer = 0; layer < static_cast<size_t>(config.all_layers()); ++layer) {
+      const WeightLayout layout = layout_of(config.layouts.of_layer(layer), part);
+      ++layers[layout.has_nibbles() ? &in_int4 : layout.is_grouped() ? &in_int8 : layout.is_fp8() ? &in_fp8 : &in_bf16];
+    }
+    for (const auto& [form, count] : layers) {
+      std::string name = weight_name(config, part);
+      if (rounds && form == &in_bf16)
+        name += fmt::format(" (its {} columns are no multiple of 16)",
+                            (of_experts ? expert_matrix_size : matrix_size)(config, part).cols);
+      if (layers.size() > 1) name += fmt::format(" of {} layers", count);
+      form->push_back(std::move(name));
+    }
   }
   const std::string stay =
       fmt::format("bf16: {} ({})", fmt::join(in_bf16, ", "), byte_size_text(model.weights().bytes()));
   if (rounds)
     return say("nodewright: weights: {} rounded to FP8 with a scale for each row; {}\n", fmt::join(in_fp8, ", "), stay);
   std::string multiplied;
-  for (const auto& [names, format] : {std::pair{in_fp8, "FP8"}, {in_int4, "int4"}})
+  for (const auto& [names, format] : {std::pair{in_fp8, "FP8"}, {in_int8, "int8"}, {in_int4, "int4"}})
     if (!names.empty()) multiplied += fmt::format("{} multiplied in {}; ", fmt::join(names, ", "), format);
   say("nodewright: weights: {}; {}\n", model.stored_as(),
       multiplied.empty()

@@ -34,49 +34,40 @@ struct Fp8Word {
   }
 };
 
-// Four times eight columns of int4, 32 apart.
-struct Int4Word {
-  static constexpr int64_t kColumns = 32, kGroup = kScaleColumns == 0 ? kStride : kScaleColumns;
+// A word of codes with groups.
+template <class Format>
+struct GroupedWord {
+  static constexpr int64_t kColumns = 8 * Format::kChunksOfWord;
   uint4 codes{};
-  uint32_t scales[4]{};
+  uint32_t groups[kLayout.group_words_of_word()]{};
 
   NODEWRIGHT_DEVICE void load(const Dequantize& args, int64_t row, int64_t word) {
     const auto* const bytes = reinterpret_cast<const unsigned char*>(args.weight.data);
-    codes = load_once_16(bytes + row * (kStride / 2) + word * 16);
-    const auto* const words = reinterpret_cast<const uint32_t*>(bytes + args.outputs * (kStride / 2));
-    NODEWRIGHT_UNROLL
-    for (int i = 0; i < 4; ++i) scales[i] = words[row * kGroupStride<kStride> + column(word, i) / kGroup];
+    codes = load_once_16(bytes + row * bytes_of_columns(kStride) + word * 16);
+    load_group_words<Format::kBytesOfWord>(groups,
+                                           groups_of<kStride>(scales_of<kStride>(args.weight.data, args.outputs), row) +
+                                               word * kColumns / Format::kColumnsOfGroups * Format::kBytesOfWord);
   }
   NODEWRIGHT_DEVICE void store(bf16* of_row, int64_t word) const {
-    store_eight(of_row + column(word, 0), codes.x, scales[0]);
-    store_eight(of_row + column(word, 1), codes.y, scales[1]);
-    store_eight(of_row + column(word, 2), codes.z, scales[2]);
-    store_eight(of_row + column(word, 3), codes.w, scales[3]);
-  }
-
- private:
-  NODEWRIGHT_DEVICE static int64_t column(int64_t word, int piece) {
-    return word / 4 * 128 + word % 4 * 8 + 32 * piece;
-  }
-  NODEWRIGHT_DEVICE static void store_eight(bf16* at, uint32_t eight, uint32_t of_group) {
-    const float scale = bits_to_float(of_group & 0xffffff00u), zero = static_cast<float>(of_group & 0xffu);
-    const auto pair = [&](int p) {
-      return round_pair((static_cast<float>(eight >> 4 * p & 0xfu) - zero) * scale,
-                        (static_cast<float>(eight >> (4 * p + 16) & 0xfu) - zero) * scale);
-    };
-    store_16(at, uint4{pair(0), pair(1), pair(2), pair(3)});
+    NODEWRIGHT_UNROLL
+    for (int c = 0; c < Format::kChunksOfWord; ++c) {
+      const EightWeights w = weights_of<Format>(codes, c, groups);
+      store_16(of_row + column_of_chunk(static_cast<int>(word * kColumns), c),
+               uint4{round_pair(w.of[0], w.of[1]), round_pair(w.of[2], w.of[3]), round_pair(w.of[4], w.of[5]),
+                     round_pair(w.of[6], w.of[7])});
+    }
   }
 };
 
-template <int64_t kCode>
+template <class Format>
 struct WordOf {
-  using Type = Fp8Word;
+  using Type = GroupedWord<Format>;
 };
 template <>
-struct WordOf<static_cast<int64_t>(WeightCode::int4)> {
-  using Type = Int4Word;
+struct WordOf<Fp8Weights> {
+  using Type = Fp8Word;
 };
-using Word = WordOf<kFormat>::Type;
+using Word = WordOf<Weights>::Type;
 
 }  // namespace nodewright
 

@@ -1,4 +1,4 @@
-// FP8 or int4 weights as bf16: for a product of the library.
+// Quantized weights as bf16: for a product of the library.
 #pragma once
 
 #include "kernels_src/args.h"

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,10 +47,22 @@ struct Biases {
   bool operator==(const Biases&) const = default;
 };
 
-// How the matrices of a layer's products lie in device memory, the same in every layer.
+// How the matrices of a layer's products lie in device memory.
 struct WeightLayouts {
   WeightLayout qkv, out, gate_up, down;
   bool operator==(const WeightLayouts&) const = default;
+};
+// The same of a network: of each part its layout in every layer, bf16 where not all layers have one.
+struct ModelLayouts : WeightLayouts {
+  std::vector<WeightLayouts> of_layers = {};  // [layers of all stages] where they differ
+
+  const WeightLayouts& of_layer(size_t layer) const { return of_layers.empty() ? *this : of_layers[layer]; }
+  // Of some layers all that there are.
+  std::span<const WeightLayouts> all() const {
+    const WeightLayouts* const one = this;
+    return of_layers.empty() ? std::span(one, 1) : std::span(of_layers);
+  }
+  bool operator==(const ModelLayouts&) const = default;
 };
 
 constexpr std::string_view name_of(CacheFormat format) { return format == CacheFormat::fp8 ? "fp8" : "bf16"; }
@@ -127,7 +140,7 @@ struct ModelConfig {
   Shard shard;  // of a part heads, kv_heads and both intermediates are its own
   Stage stage;  // of a part layers is its own
 
-  WeightLayouts layouts;                  // as the weights have been loaded; until then of bf16
+  ModelLayouts layouts;                   // as the weights have been loaded; until then of bf16
   CacheFormat cache = CacheFormat::bf16;  // of keys and values, as the engine is asked for; no file says it
 
   std::string dtype;  // what the file says its weights are ("bfloat16"), empty if it does not; the tensors decide

@@ -53,8 +53,7 @@ int64_t layer_elements(const ModelConfig& c, int64_t layer, int64_t experts) {
   return elements;
 }
 
-WeightLayout layout_of(const ModelConfig& config, Part part) {
-  const WeightLayouts& of = config.layouts;
+WeightLayout layout_of(const WeightLayouts& of, Part part) {
   return part == Part::qkv       ? of.qkv
          : part == Part::out     ? of.out
          : part == Part::gate_up ? of.gate_up

@@ -37,7 +37,7 @@ struct MatrixSize {
 // The part is embedding, head, router, qkv, out, or, in a layer without experts, gate_up or down.
 MatrixSize matrix_size(const ModelConfig& config, Part part);
 // How the matrix lies in device memory: that of a product of a layer, otherwise of bf16.
-WeightLayout layout_of(const ModelConfig& config, Part part);
+WeightLayout layout_of(const WeightLayouts& of, Part part);
 // The part is gate_up or down, of one expert of a mixture.
 MatrixSize expert_matrix_size(const ModelConfig& config, Part part);
 // The elements of a layer's matrices, but the router's, with those of `experts` experts if the layer has experts.

@@ -40,9 +40,14 @@ std::string line_of(const Op& op) {
 
 std::string heading_of(const Network& network, size_t kind) {
   if (network.kinds.size() == 1) return "each layer:\n";
-  const bool dense = network.kinds[kind].feed_forward == FeedForward::dense;
-  return fmt::format("each layer {} experts ({} of {}):\n", dense ? "without" : "with",
-                     std::ranges::count(network.layers, kind), network.layers.size());
+  const LayerKind& one = network.kinds[kind];
+  const auto layers = std::ranges::count(network.layers, kind);
+  if (one.layouts != WeightLayouts{})
+    return fmt::format("{} of {} layers, qkv {}, out {}, gate and up {}, down {}:\n", layers, network.layers.size(),
+                       name_of(one.layouts.qkv), name_of(one.layouts.out), name_of(one.layouts.gate_up),
+                       name_of(one.layouts.down));
+  const bool dense = one.feed_forward == FeedForward::dense;
+  return fmt::format("each layer {} experts ({} of {}):\n", dense ? "without" : "with", layers, network.layers.size());
 }
 
 }  // namespace
@@ -58,9 +63,13 @@ std::string_view to_string(OpKind kind) {
 std::vector<size_t> Recorder::layers_by_kind() {
   std::vector<size_t> layers;
   for (const FeedForward feed_forward : config_.feed_forwards()) {
-    const auto kind = std::ranges::find(network_.kinds, feed_forward, &LayerKind::feed_forward);
+    const WeightLayouts& layouts = config_.layouts.of_layer(layers.size());
+    const auto kind = std::ranges::find_if(network_.kinds, [&](const LayerKind& one) {
+      return one.feed_forward == feed_forward && one.layouts == layouts;
+    });
     layers.push_back(static_cast<size_t>(kind - network_.kinds.begin()));
-    if (kind == network_.kinds.end()) network_.kinds.push_back({.feed_forward = feed_forward, .ops = {}});
+    if (kind == network_.kinds.end())
+      network_.kinds.push_back({.feed_forward = feed_forward, .layouts = layouts, .ops = {}});
   }
   return layers;
 }
@@ -91,7 +100,7 @@ Value Recorder::product(Value x, Part matrix) {
                  .cols = size.cols,
                  .outputs = size.outputs,
                  .bias = bias,
-                 .weights = layout_of(config_, matrix),
+                 .weights = layout_of(layouts_, matrix),
                  .gated = matrix == Part::gate_up && config_.gated});
 }
 
@@ -103,6 +112,7 @@ Value Recorder::expert_product(Value x, Value experts, Part matrix) {
                  .part = matrix,
                  .cols = size.cols,
                  .outputs = size.outputs,
+                 .weights = layout_of(layouts_, matrix),
                  .gated = matrix == Part::gate_up});
 }
 

@@ -54,10 +54,11 @@ struct Op {
   bool gated = false;             // of an activation, and of the product before it
 };
 
-// Layers that are alike in their operations. What else differs from layer to layer (weights, window, frequencies) is in
-// the model's configuration.
+// Layers that are alike in their operations and in how their matrices lie in memory. What else differs from layer to
+// layer (weights, window, frequencies) is in the model's configuration.
 struct LayerKind {
   FeedForward feed_forward = FeedForward::dense;
+  WeightLayouts layouts = {};
   std::vector<Op> ops;
 };
 
@@ -107,10 +108,10 @@ class Recorder {
   void layers(const F& one_layer) {
     network_.layers = layers_by_kind();
     for (LayerKind& kind : network_.kinds) {
-      ops_ = &kind.ops;
+      ops_ = &kind.ops, layouts_ = kind.layouts;
       one_layer(kind.feed_forward);
     }
-    ops_ = &network_.last;
+    ops_ = &network_.last, layouts_ = {};
   }
 
   Network take() { return std::move(network_); }
@@ -128,6 +129,7 @@ class Recorder {
   bool adapted_;
   Network network_;
   std::vector<Op>* ops_;
+  WeightLayouts layouts_;  // of the layers that are recorded
   int values_ = 0;
 };
 

@@ -112,14 +112,16 @@ uint64_t attention_partials(const ModelConfig& config, const StepShape& shape, c
   return static_cast<uint64_t>(single_rows * attend.head_tiles() * attend.splits * attend.partial_floats());
 }
 
-// The elements of the largest matrix in FP8 or int4.
+// The elements of the largest quantized matrix that a library multiplies: none of experts.
 uint64_t most_dequantized(const ModelConfig& config) {
   uint64_t most = 0;
-  for (const Part part : {Part::qkv, Part::out, Part::gate_up, Part::down})
-    if (layout_of(config, part).is_quantized()) {
-      const MatrixSize size = matrix_size(config, part);
-      most = std::max(most, static_cast<uint64_t>(size.outputs) * round_up_8(size.cols));
-    }
+  for (size_t layer = 0; layer < static_cast<size_t>(config.all_layers()); ++layer)
+    for (const Part part : {Part::qkv, Part::out, Part::gate_up, Part::down})
+      if (layout_of(config.layouts.of_layer(layer), part).is_quantized() &&
+          (config.has_dense() || part == Part::qkv || part == Part::out)) {
+        const MatrixSize size = matrix_size(config, part);
+        most = std::max(most, static_cast<uint64_t>(size.outputs) * round_up_8(size.cols));
+      }
   return most;
 }
 

@@ -1,6 +1,7 @@
 #include "models/tuning/step_tuning.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +12,7 @@
 #include <system_error>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "base/json_file.h"
 #include "models/config/config_fields.h"
@@ -216,17 +218,21 @@ std::string model_sizes(const ModelConfig& c) {
   std::string widths = std::to_string(c.has_experts() ? c.experts.intermediate : c.intermediate);
   if (c.has_experts() && c.has_dense())
     widths += fmt::format(", {} of {} layers", c.intermediate, std::ranges::count(c.dense, true));
-  const WeightLayouts& of = c.layouts;
-  std::string format;
-  for (const WeightLayout& layout : {of.qkv, of.out, of.gate_up, of.down})
-    if (layout.is_int4())
-      format = fmt::format(", int4, groups of {}", layout.group);
-    else if (layout.is_fp8())
-      format = layout.in_blocks ? ", fp8 in blocks" : ", fp8";
+  std::vector<std::string> formats = {""};  // for a comma
+  for (const WeightLayouts& of : c.layouts.all())
+    for (const WeightLayout& layout : {of.qkv, of.out, of.gate_up, of.down}) {
+      if (!layout.is_quantized()) continue;
+      std::string one = name_of(layout);
+      if (layout.is_grouped())
+        one += fmt::format(", groups of {}", layout.group);
+      else if (layout.in_blocks)
+        one += " in blocks";
+      if (std::ranges::count(formats, one) == 0) formats.push_back(one);
+    }
   return fmt::format("hidden {}, layers {}, heads {} of {} for {}, intermediate {}{}, vocab {}, {} norms{}{}{}",
                      c.hidden, c.all_layers(), c.heads, c.head_dim, c.kv_heads, widths,
                      c.gated ? "" : " without a gate", c.vocab, norm, c.head_norm == HeadNorm::none ? "" : ", of heads",
-                     has_post_norms(network_of(c)) ? ", behind blocks" : "", format);
+                     has_post_norms(network_of(c)) ? ", behind blocks" : "", fmt::join(formats, ", "));
 }
 
 std::filesystem::path tuning_file(const TuningKey& key) {

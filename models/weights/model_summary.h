@@ -26,7 +26,7 @@ struct ModelSummary {
   std::vector<TensorShare> dtypes;  // by name
   TensorShare total;
   uint64_t device_bytes = 0;                 // of the weights once loaded: bf16, FP8 or int4, rows padded to 16 bytes
-  WeightLayouts layouts;                     // of the layers' matrices once loaded
+  ModelLayouts layouts;                      // of the layers' matrices once loaded
   uint64_t bytes_per_token = 0;              // of the weights, that a decode step of one token moves
   uint64_t kv_bytes_per_token = 0;           // of all layers; a token that all of them attend to moves as many
   uint64_t windowed_kv_bytes_per_token = 0;  // of those, of layers that attend to a window

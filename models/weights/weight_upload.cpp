@@ -71,7 +71,7 @@ bool is_rounded(const WeightSource& source, const WeightPart& part) {
 
 // About as much as is read for a row: a scale is found in the whole row.
 uint64_t read_bytes(const WeightSource& source, const WeightPart& part) {
-  const bool finds_scale = source.element == SourceElement::fp8_scale && is_rounded(source, part);
+  const bool finds_scale = source.element == SourceElement::scales && is_rounded(source, part);
   return finds_scale ? static_cast<uint64_t>(part.tensor_cols()) : source.row_bytes();
 }
 
@@ -272,7 +272,7 @@ void round_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, st
       if (part.deltas != nullptr) add_deltas(part, tensor_row + row, of_row);
       const float scale = fp8_scale(of_row, *part.tensor, tensor_row + row);
       std::byte* const to = chunk + (source.offset_of(part.first + (first + row) * part.step) - chunk_begin);
-      if (source.element == SourceElement::fp8_scale)
+      if (source.element == SourceElement::scales)
         std::memcpy(to, &scale, sizeof scale);
       else
         round_to_fp8(of_row.subspan(static_cast<size_t>(part.from_col), static_cast<size_t>(source.cols)), scale,
@@ -300,38 +300,46 @@ void read_fp8_scales(const ReadTask& task, std::byte* chunk, uint64_t chunk_begi
   }
 }
 
-void read_int4_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
+void read_group_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
   const WeightSource& source = *task.source;
   const WeightPart& part = *task.part;
   const TensorInfo& tensor = *part.tensor;
+  const int64_t cols = part.tensor_cols();
   std::vector<uint8_t> codes;
-  each_slice(task, source.cols, [&](int64_t first, int64_t rows, int64_t tensor_row) {
-    codes.resize(static_cast<size_t>(rows * source.cols));
-    if (tensor.file != nullptr) tensor.encoded->int4_codes(tensor_row, rows, codes);
+  each_slice(task, cols, [&](int64_t first, int64_t rows, int64_t tensor_row) {
+    codes.resize(static_cast<size_t>(rows * cols));
+    if (tensor.file != nullptr) tensor.encoded->group_codes(tensor_row, rows, codes);
     for (int64_t row = 0; row < rows; ++row) {
-      const auto of_row =
-          std::span(codes).subspan(static_cast<size_t>(row * source.cols), static_cast<size_t>(source.cols));
-      if (tensor.file == nullptr) DrawnTensor(tensor, source.cols).int4_row(tensor_row + row, of_row);
-      pack_int4_row(of_row, chunk + (source.offset_of(part.first + (first + row) * part.step) - chunk_begin));
+      const auto whole = std::span(codes).subspan(static_cast<size_t>(row * cols), static_cast<size_t>(cols));
+      if (tensor.file == nullptr) DrawnTensor(tensor, cols).int4_row(tensor_row + row, whole);
+      const auto of_row = whole.subspan(static_cast<size_t>(part.from_col), static_cast<size_t>(source.cols));
+      std::byte* const to = chunk + (source.offset_of(part.first + (first + row) * part.step) - chunk_begin);
+      if (source.layout.has_nibbles())
+        pack_int4_row(of_row, to);
+      else
+        std::memcpy(to, of_row.data(), of_row.size());
     }
   });
 }
 
-void read_int4_scales(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
+void read_group_words(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
   const WeightSource& source = *task.source;
   const WeightPart& part = *task.part;
   const TensorInfo& tensor = *part.tensor;
-  const auto of_row = static_cast<size_t>(source.cols);
+  const int64_t of_row = source.layout.group_words(part.tensor_cols()), from = source.layout.group_words(part.from_col);
   std::vector<uint32_t> words;
-  each_slice(task, source.cols, [&](int64_t first, int64_t rows, int64_t tensor_row) {
+  each_slice(task, of_row, [&](int64_t first, int64_t rows, int64_t tensor_row) {
     if (tensor.file != nullptr)
-      words = tensor.encoded->int4_scales(tensor_row, rows);
+      words = tensor.encoded->group_words(tensor_row, rows);
     else
-      words.assign(static_cast<size_t>(rows) * of_row,
+      words.assign(static_cast<size_t>(rows * of_row),
                    int4_scale_word(DrawnTensor(tensor, part.tensor_cols()).int4_scale(), 8));
-    for (int64_t row = 0; row < rows; ++row)
-      std::memcpy(chunk + (source.offset_of(part.first + (first + row) * part.step) - chunk_begin),
-                  words.data() + static_cast<size_t>(row) * of_row, of_row * sizeof(uint32_t));
+    for (int64_t row = 0; row < rows; ++row) {
+      auto* const to =
+          reinterpret_cast<uint32_t*>(chunk + (source.offset_of(part.first + (first + row) * part.step) - chunk_begin));
+      std::copy_n(words.begin() + row * of_row + from, source.cols, to);
+      std::fill(to + source.cols, to + source.stride, uint32_t{0});
+    }
   });
 }
 
@@ -366,10 +374,11 @@ void read_parts_of_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_b
 // Reads the rows, converts them and puts them in their places. `chunk` stands for the buffer from `chunk_begin` on.
 void read_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin, std::vector<std::byte>& scratch) {
   if (is_rounded(*task.source, *task.part)) return round_rows(task, chunk, chunk_begin, scratch);
-  if (task.source->element == SourceElement::fp8) return read_fp8_rows(task, chunk, chunk_begin, scratch);
-  if (task.source->element == SourceElement::fp8_scale) return read_fp8_scales(task, chunk, chunk_begin);
-  if (task.source->element == SourceElement::int4) return read_int4_rows(task, chunk, chunk_begin);
-  if (task.source->element == SourceElement::int4_scale) return read_int4_scales(task, chunk, chunk_begin);
+  const bool has_groups = task.source->layout.is_grouped();
+  if (task.source->element == SourceElement::codes)
+    return has_groups ? read_group_rows(task, chunk, chunk_begin) : read_fp8_rows(task, chunk, chunk_begin, scratch);
+  if (task.source->element == SourceElement::scales)
+    return has_groups ? read_group_words(task, chunk, chunk_begin) : read_fp8_scales(task, chunk, chunk_begin);
   if (task.part->tensor->file == nullptr) return draw_rows(task, chunk, chunk_begin);
   if (task.part->tensor->encoded != nullptr) return decode_rows(task, chunk, chunk_begin);
   if (task.part->transposed) return read_columns(task, chunk, chunk_begin, scratch);

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels_src/product/format/weight_layout.h"
 #include "models/weights/row_stride.h"
 #include "models/weights/safetensors.h"
 #include "models/weights/weight_delta.h"
@@ -31,12 +32,10 @@ struct WeightPart {
   int64_t tensor_cols() const { return tensor->shape.size() < 2 ? 1 : tensor->shape[transposed ? 0 : 1]; }
 };
 
-// What the elements of a WeightSource are: bf16, or codes or scales of a WeightLayout. Those are of an encoded tensor,
-// scales of FP8 of its block at row `from` and column `from_col` of their part; otherwise rows of numbers are rounded
-// to FP8, with a scale each.
-enum class SourceElement : uint8_t { bf16, fp8, fp8_scale, int4, int4_scale };
-constexpr bool are_codes(SourceElement e) { return e == SourceElement::fp8 || e == SourceElement::int4; }
-constexpr bool are_scales(SourceElement e) { return e == SourceElement::fp8_scale || e == SourceElement::int4_scale; }
+// What the elements of a WeightSource are: bf16, or codes of its WeightLayout, or what comes after those, in words of
+// 32 bits. Both are of an encoded tensor, scales of FP8 of its block at row `from` and column `from_col` of their part;
+// otherwise rows of numbers are rounded to FP8, with a scale each.
+enum class SourceElement : uint8_t { bf16, codes, scales };
 
 // A weight in the device buffer, under its name, and the tensors that its rows come from.
 struct WeightSource {
@@ -46,13 +45,10 @@ struct WeightSource {
   int64_t stride;                 // elements from one row to the next; those after the first `cols` become zero
   std::vector<WeightPart> parts;  // each row is in exactly one part; no parts: all rows become zero
   SourceElement element = SourceElement::bf16;
+  WeightLayout layout = {};
 
   uint64_t row_bytes() const {
-    const uint64_t bits = are_scales(element)              ? 32
-                          : element == SourceElement::int4 ? 4
-                          : element == SourceElement::fp8  ? 8
-                                                           : 16;
-    return static_cast<uint64_t>(stride) * bits / 8;
+    return static_cast<uint64_t>(element == SourceElement::scales ? stride * 4 : layout.row_bytes(stride));
   }
   uint64_t bytes() const { return static_cast<uint64_t>(rows) * row_bytes(); }
   uint64_t offset_of(int64_t row) const { return offset + static_cast<uint64_t>(row) * row_bytes(); }

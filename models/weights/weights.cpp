@@ -67,19 +67,23 @@ class Image {
     if (!c.tied) matrix("head", c.hidden, of_vocabulary(names_.head));
     refuse_unused();
     if (matrices == LayerMatrices::rounded) check_rounding();
-    if (matrices != LayerMatrices::bf16 && !config.has_experts() && !config.shard.is_part()) {
-      layouts_.qkv = keep_codes("qkv", 1);
-      layouts_.out = keep_codes("out", 1);
-      layouts_.gate_up = keep_codes(config.gated ? "gate_up" : "up", config.gated ? 2 : 1);
-      layouts_.down = keep_codes("down", 1);
+    if (matrices != LayerMatrices::bf16) {
+      layouts_.of_layers.resize(static_cast<size_t>(c.all_layers()));
+      keep_codes("qkv", &WeightLayouts::qkv);
+      keep_codes("out", &WeightLayouts::out);
+      keep_codes(config.gated ? "gate_up" : "up", &WeightLayouts::gate_up, config.gated ? 2 : 1);
+      keep_codes("down", &WeightLayouts::down);
+      if (std::ranges::count(layouts_.of_layers, layouts_) == c.all_layers()) layouts_.of_layers.clear();
     }
-    if (matrices == LayerMatrices::rounded && layouts_ == WeightLayouts{})
+    if (matrices == LayerMatrices::rounded && layouts_ == ModelLayouts{})
       refuse_rounding(names_.transposed ? "its matrices are stored with their inputs first"
                                         : "none of its layers' matrices has a width that is a multiple of 16");
     for (Source& source : sources_) {
       source.offset = bytes_;
       bytes_ += source.bytes();
-      if (!are_codes(source.element)) bytes_ = round_up(bytes_, kArenaAlignBytes);  // else its scales follow
+      if (of_experts_.contains(matrix_of(source))) expert_bytes_ += source.bytes();
+      if (source.element != SourceElement::codes)
+        bytes_ = round_up(bytes_, kArenaAlignBytes);  // else its scales follow
     }
   }
 
@@ -110,7 +114,7 @@ class Image {
            expert_bytes_ / static_cast<uint64_t>(config_.experts.count) * static_cast<uint64_t>(config_.experts.chosen);
   }
   uint64_t expert_bytes() const { return expert_bytes_; }
-  const WeightLayouts& layouts() const { return layouts_; }
+  const ModelLayouts& layouts() const { return layouts_; }
   // For each layer of the stage.
   const std::vector<CacheScaleTensors>& cache_scales() const { return cache_scales_; }
 
@@ -289,7 +293,6 @@ class Image {
     matrix(ours + "router", c.hidden, whole(theirs + n.router, c.experts.count));
     Source gates{ours + "gate_up", 0, 0, c.hidden, row_stride(c.hidden), {}};
     const int64_t own = c.experts.intermediate, inner = all(own), first = c.shard.first_of(inner);
-    const size_t before = sources_.size();
     Pieces downs;
     for (int64_t i = 0; i < c.experts.count; ++i) {
       const std::string expert = fmt::format("{}{}.{}.", theirs, n.experts, i);
@@ -300,7 +303,7 @@ class Image {
     }
     add(std::move(gates));
     summed_product(ours + "down", own, std::move(downs), false);
-    for (size_t i = before; i < sources_.size(); ++i) expert_bytes_ += sources_[i].bytes();
+    of_experts_.insert({ours + "gate_up", ours + "down"});
   }
 
   // One row, the pieces one after the other: as a column, so that each is a run of rows.
@@ -368,35 +371,37 @@ class Image {
   void check_rounding() const {
     if (checkpoint_.format() != nullptr)
       refuse_rounding(fmt::format("they are stored as {}", checkpoint_.format()->words()));
-    if (config_.has_experts()) refuse_rounding("it is a mixture of experts, all of whose matrices are bf16");
-    if (config_.shard.is_part()) refuse_rounding("devices of --tp multiply bf16 matrices alone");
   }
 
-  // Leaves the codes of the layers' matrices of this name, each with its scales in a source behind it, if all of them
-  // have one layout, those of other stages, too: each stage has the kernels of the whole network.
-  WeightLayout keep_codes(const std::string& part, int64_t unit) {
-    const auto is_of_part = [&](const Source& source) {
-      return source.name.starts_with('l') && source.name.ends_with("." + part);
-    };
-    std::optional<WeightLayout> layout;
-    for (const auto* sources : {&sources_, &of_others_})
-      for (const Source& source : *sources) {
-        if (!is_of_part(source)) continue;
-        std::optional<WeightLayout> own = fp8_layout(source, unit);
-        if (!own) own = int4_layout(source);
-        if (!own || (layout && *layout != *own)) return {};
-        layout = own;
+  // Leaves the codes of the layers' matrices of this name that have a layout, each with its scales in a source behind
+  // it. Layers of other stages count, too: each stage has the kernels of the whole network.
+  void keep_codes(const std::string& part, WeightLayout WeightLayouts::*of_part, int64_t unit = 1) {
+    for (auto* sources : {&sources_, &of_others_}) {
+      std::vector<Source> all;
+      for (Source& source : *sources) {
+        all.push_back(std::move(source));
+        const std::string& name = all.back().name;
+        if (!name.starts_with('l') || !name.ends_with("." + part)) continue;
+        std::optional<WeightLayout> layout = fp8_layout(all.back(), unit);
+        if (!layout) layout = group_layout(all.back());
+        if (!layout) continue;
+        layouts_.of_layers[std::stoul(name.substr(1))].*of_part = *layout;
+        all.back().element = SourceElement::codes;
+        all.back().layout = *layout;
+        all.push_back(scales_of(all.back()));
       }
-    if (!layout) return {};
-    std::vector<Source> all;
-    for (Source& source : sources_) {
-      all.push_back(std::move(source));
-      if (!is_of_part(all.back())) continue;
-      all.back().element = layout->is_int4() ? SourceElement::int4 : SourceElement::fp8;
-      all.push_back(scales_of(all.back(), *layout));
+      *sources = std::move(all);
     }
-    sources_ = std::move(all);
-    return *layout;
+    const WeightLayout first = layouts_.of_layers.front().*of_part;
+    if (std::ranges::all_of(layouts_.of_layers, [&](const WeightLayouts& of) { return of.*of_part == first; }))
+      layouts_.*of_part = first;
+  }
+
+  // The name of the matrix that codes or scales are of.
+  static std::string_view matrix_of(const Source& source) {
+    std::string_view name = source.name;
+    if (name.ends_with(kScalesEnding)) name.remove_suffix(std::string_view(kScalesEnding).size());
+    return name;
   }
 
   // Scales of rows, or of blocks that are groups of the layout's rows.
@@ -416,23 +421,29 @@ class Image {
                  of_blocks = block->rows == kBlock && block->cols == kBlock;
       if (i == 0) layout.in_blocks = !of_rows;
       if (layout.in_blocks ? !of_blocks : !of_rows) return {};
-      if (layout.in_blocks && part.from_col % kBlock != 0) return {};
+      if (layout.in_blocks && config_.shard.is_part() && !cuts_between_blocks(source, part)) return {};
     }
     if (layout.in_blocks && !groups_of(source, layout)) return {};
     return layout;
   }
 
-  // Groups of as many columns in all tensors.
-  static std::optional<WeightLayout> int4_layout(const Source& source) {
-    WeightLayout layout{WeightCode::int4};
-    if (source.parts.empty() || source.cols % layout.padded_to() != 0) return {};
+  // Whether no rank has a part of a block: ranks have as many rows and columns each, and agree on the layout.
+  static bool cuts_between_blocks(const Source& source, const WeightPart& part) {
+    constexpr int64_t kBlock = WeightLayout::kScaleBlock;
+    const bool columns = source.cols == part.tensor_cols() || source.cols % kBlock == 0;
+    return columns && part.rows % kBlock == 0 && part.from % kBlock == 0;
+  }
+
+  // That of all tensors.
+  static std::optional<WeightLayout> group_layout(const Source& source) {
+    std::optional<WeightLayout> layout;
     const TensorInfo* known = nullptr;
     for (const WeightPart& part : source.parts) {
       if (part.tensor == known) continue;
       known = part.tensor;
-      const std::optional<int64_t> group = known->encoded ? known->encoded->int4_group() : std::nullopt;
-      if (!group || part.transposed || (layout.group != 0 && layout.group != *group)) return {};
-      layout.group = *group;
+      const std::optional<WeightLayout> own = known->encoded ? known->encoded->group_layout() : std::nullopt;
+      if (!own || part.transposed || (layout && *layout != *own) || source.cols % own->padded_to() != 0) return {};
+      layout = own;
     }
     return layout;
   }
@@ -457,12 +468,12 @@ class Image {
     return groups;
   }
 
-  static Source scales_of(const Source& source, const WeightLayout& layout) {
+  static Source scales_of(const Source& source) {
     constexpr int64_t kBlock = WeightLayout::kScaleBlock;
-    Source scales{source.name + kScalesEnding, 0, source.rows, 1, 1, source.parts, SourceElement::fp8_scale};
-    if (layout.is_int4()) {
-      scales.element = SourceElement::int4_scale;
-      scales.cols = source.cols / layout.group;
+    const WeightLayout& layout = source.layout;
+    Source scales{source.name + kScalesEnding, 0, source.rows, 1, 1, source.parts, SourceElement::scales, layout};
+    if (layout.is_grouped()) {
+      scales.cols = layout.group_words(source.cols);
       scales.stride = layout.group_stride(source.stride);
     }
     if (!layout.in_blocks) return scales;
@@ -503,8 +514,9 @@ class Image {
   std::set<const TensorInfo*> used_;  // also by other stages
   bool kept_ = true;                  // what add() is given
   std::vector<Source> of_others_;     // what is not kept: of layers of other stages
-  WeightLayouts layouts_;
+  ModelLayouts layouts_;
   std::vector<CacheScaleTensors> cache_scales_;
+  std::set<std::string, std::less<>> of_experts_;  // names of sources
   uint64_t bytes_ = 0;
   uint64_t expert_bytes_ = 0;  // of all experts' sources
 };
@@ -542,7 +554,7 @@ DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& c
   std::map<std::string_view, const Source*> sources;
   for (const Source& s : image.sources()) {
     sources.emplace(s.name, &s);
-    if (are_scales(s.element))
+    if (s.element == SourceElement::scales)
       weights.ranges_.back().bytes += s.bytes();
     else
       weights.ranges_.push_back({s.name, weights.buffer_.address() + s.offset, s.bytes(), "weight"});
@@ -560,12 +572,8 @@ DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& c
     if (found == sources.end()) return {};
     const Source& s = *found->second;
     WeightMatrix found_matrix{vector(name), s.rows, s.cols, s.stride, vector(name + ".bias"), {}};
-    if (are_codes(s.element)) {
-      const WeightLayouts& all = image.layouts();
-      found_matrix.layout = name.ends_with("qkv")    ? all.qkv
-                            : name.ends_with("out")  ? all.out
-                            : name.ends_with("down") ? all.down
-                                                     : all.gate_up;
+    if (s.element == SourceElement::codes) {
+      found_matrix.layout = s.layout;
       found_matrix.data.count =
           static_cast<uint64_t>(found_matrix.layout.bytes(s.rows, s.stride)) / sizeof(WeightElement);
     }

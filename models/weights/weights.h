@@ -59,12 +59,11 @@ struct WeightFootprint {
   std::vector<const TensorInfo*> tensors;  // that it reads, by name; they live as long as the checkpoint
   uint64_t bytes = 0;                      // of device memory
   uint64_t bytes_per_token = 0;            // as DecoderWeights::bytes_per_token()
-  WeightLayouts layouts;                   // as DecoderWeights::layouts()
+  ModelLayouts layouts;                    // as DecoderWeights::layouts()
 };
 // From the headers, the order of int4 matrices' columns, and an FP8 cache's scales: no weight is read. Throws Error
 // where config and tensors disagree, as load does, where those scales are none, and (usage) where the matrices are to
-// be rounded of a quantized checkpoint, of a mixture of experts, of a part of a team, or of a network that has none in
-// a shape for FP8.
+// be rounded of a quantized checkpoint, or of a network that has none in a shape for FP8.
 WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config,
                                  LayerMatrices matrices = LayerMatrices::bf16);
 
@@ -109,8 +108,8 @@ class DecoderWeights {
   // Throws Error with the bytes needed and free, and has changed nothing then.
   void take_memory();
 
-  // The layouts of all layers: a part is FP8 or int4 where it is in every layer.
-  const WeightLayouts& layouts() const { return layouts_; }
+  // Of all layers, those of other stages, too.
+  const ModelLayouts& layouts() const { return layouts_; }
 
   // What one token reads: everything once, but of an embedding that is not also the head, and of positions, one row.
   uint64_t bytes_per_token() const { return bytes_per_token_; }
@@ -130,7 +129,7 @@ class DecoderWeights {
   Weight<WeightElement> post_gain_before_, gain_behind_;
   std::vector<LayerWeights> layers_;
   std::vector<NamedRange> ranges_;
-  WeightLayouts layouts_;
+  ModelLayouts layouts_;
   uint64_t bytes_per_token_ = 0;
   uint64_t expert_bytes_ = 0;  // of all experts
   double chosen_experts_ = 0;  // the part of them that a row has

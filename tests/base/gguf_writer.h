@@ -33,12 +33,17 @@ class GgufWriter {
 
   // A vector of F32.
   void add_tensor(const std::string& name, const std::vector<float>& values) {
+    add_tensor(name, {static_cast<int64_t>(values.size())}, 0,
+               {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+  }
+  // A tensor of any type, whose last dimension is that of a row.
+  void add_tensor(const std::string& name, const std::vector<int64_t>& shape, uint32_t type, std::string_view data) {
     put(tensors_, name);
-    put(tensors_, uint32_t{1});
-    put(tensors_, uint64_t{values.size()});
-    put(tensors_, uint32_t{0});
+    put(tensors_, static_cast<uint32_t>(shape.size()));
+    for (auto size = shape.rbegin(); size != shape.rend(); ++size) put(tensors_, static_cast<uint64_t>(*size));
+    put(tensors_, type);
     put(tensors_, uint64_t{data_.size()});
-    for (const float value : values) put(data_, value);
+    data_ += data;
     data_.resize((data_.size() + 31) / 32 * 32);
     ++tensor_count_;
   }

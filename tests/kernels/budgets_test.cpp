@@ -263,7 +263,10 @@ TEST(KernelRulesSweep, HoldForFp8AndInt4Weights) {
   ShippedKernels kernels;
   for (const ModelConfig& whole : {llama_1b(), llama_3b(), qwen3_4b()})
     for (const ModelConfig& config :
-         {with_fp8(whole, false), with_fp8(whole, true), with_int4(whole, 32), with_int4(whole, 128)})
+         {with_fp8(whole, false), with_fp8(whole, true), with_int4(whole, 32), with_int4(whole, 128),
+          with_groups(whole, {WeightCode::q4, false, 1, 32}), with_groups(whole, {WeightCode::q4_offset, false, 1, 32}),
+          with_groups(whole, {WeightCode::q8, false, 1, 32}), with_groups(whole, {WeightCode::q8, false, 1, 16}),
+          with_groups(whole, {WeightCode::q8_offset, false, 1, 16})})
       for (const int64_t rows : {1, 2, 4, 8, 16, 32, 64, 128})
         add_step(kernels, kH100, config, shipped_step(kH100, config, rows));
   std::erase_if(kernels, [](const auto& entry) { return entry.first.find("kFormat=") == std::string::npos; });

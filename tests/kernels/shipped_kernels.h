@@ -83,16 +83,20 @@ inline ModelConfig with_fp8(ModelConfig config, bool in_blocks) {
   config.layouts = {layout, layout, of_gates, layout};
   return config;
 }
-// And with int4 weights.
-inline ModelConfig with_int4(ModelConfig config, int64_t group) {
-  const WeightLayout layout{WeightCode::int4, false, 1, group};
+// And with codes in groups.
+inline ModelConfig with_groups(ModelConfig config, const WeightLayout& layout) {
   config.layouts = {layout, layout, layout, layout};
   return config;
+}
+inline ModelConfig with_int4(const ModelConfig& config, int64_t group) {
+  return with_groups(config, {WeightCode::int4, false, 1, group});
 }
 inline std::vector<NamedModel> quantized_models() {
   return {{"Llama-3.2-3B, FP8 rows", with_fp8(llama_3b(), false)},
           {"Qwen3-4B, FP8 blocks", with_fp8(qwen3_4b(), true)},
-          {"Llama-3.2-3B, int4", with_int4(llama_3b(), 128)}};
+          {"Llama-3.2-3B, int4", with_int4(llama_3b(), 128)},
+          {"Llama-3.2-3B, q8", with_groups(llama_3b(), {WeightCode::q8, false, 1, 32})},
+          {"Llama-3.2-3B, q4_offset", with_groups(llama_3b(), {WeightCode::q4_offset, false, 1, 32})}};
 }
 
 // With an FP8 cache.

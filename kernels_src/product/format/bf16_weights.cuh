@@ -2,11 +2,11 @@
 // cores as they lie in memory.
 #pragma once
 
-#include "kernels_src/device/numeric.cuh"
+#include "kernels_src/product/format/groups.cuh"
 
 namespace nodewright {
 
-struct Bf16Weights {
+struct Bf16Weights : NoGroups {
   using Element = bf16;
   using Eight = uint4;  // eight elements of a row
   static constexpr int kElementBytes = 2, kColumnsOfElement = 1;

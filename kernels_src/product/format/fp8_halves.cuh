@@ -41,7 +41,7 @@ using HalvesSpan = Fp8Weights::Span<kRows, Load>;
 #endif
 
 // Chunk `chunk` of a word: eight codes, in four pairs.
-NODEWRIGHT_DEVICE uint4 halves_of(Fp8Weights, uint4 word, int chunk) {
+NODEWRIGHT_DEVICE uint4 halves_of(Fp8Weights, uint4 word, int chunk, const uint32_t*) {
   const EightFp8 eight = Fp8Weights::eight(word, chunk);
   const uint2 low = halves_of_fp8(eight.low), high = halves_of_fp8(eight.high);
   return {low.x, low.y, high.x, high.y};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels_src/device/fp8.cuh"
+#include "kernels_src/product/format/groups.cuh"
 
 namespace nodewright {
 
@@ -98,7 +99,7 @@ NODEWRIGHT_DEVICE void prefetch_to_l2([[maybe_unused]] const float* address) {
 #endif
 }
 
-struct Fp8Weights {
+struct Fp8Weights : NoGroups {
   using Element = fp8;
   using Eight = EightFp8;  // eight elements of a row
   static constexpr int kElementBytes = 1, kColumnsOfElement = 1;

@@ -1,61 +1,20 @@
 // Weights in int4: codes of 0 to 15, laid out as weight_layout.h says, that stand for scale * (code - zero).
 #pragma once
 
-#include "kernels_src/device/numeric.cuh"
+#include "kernels_src/product/format/grouped_codes.cuh"
 
 namespace nodewright {
-
-struct EightInt4 {
-  uint32_t codes;
-  float zero;
-};
-
-// sum += (codes - zero) . x over 8 elements, in order.
-NODEWRIGHT_DEVICE float dot_8(EightInt4 w, const float (&x)[8], float sum) {
-  NODEWRIGHT_UNROLL
-  for (int p = 0; p < 4; ++p) {
-    sum = fmaf(static_cast<float>(w.codes >> 4 * p & 0xfu) - w.zero, x[2 * p], sum);
-    sum = fmaf(static_cast<float>(w.codes >> (4 * p + 16) & 0xfu) - w.zero, x[2 * p + 1], sum);
-  }
-  return sum;
-}
 
 // The word of a group's scale and zero.
 NODEWRIGHT_DEVICE float scale_of_group(uint32_t word) { return bits_to_float(word & 0xffffff00u); }
 NODEWRIGHT_DEVICE float zero_of_group(uint32_t word) { return static_cast<float>(word & 0xffu); }
 
-// Two elements a byte, in memory.
-struct int4_pair {
-  uint8_t bits;
-};
-
-struct Int4Weights {
-  using Element = int4_pair;
-  using Eight = EightInt4;
-  static constexpr int kElementBytes = 1, kColumnsOfElement = 2;
-  static constexpr int kXPadding = 64;  // as of Bf16Weights, as are the columns of lanes
-  NODEWRIGHT_DEVICE static constexpr int step_column(int step) { return step * 32; }
-  static constexpr int kLaneColumns = 8;
-  template <int kRows, class Load>
-  struct Span;  // none: Int4Words
-  // Where the 8 bytes of lane (g, t) lie of a span that begins at `column`.
-  NODEWRIGHT_DEVICE static int span_byte(int column) {
-    return column / 128 * 64 + lane_of_warp() % 4 * 16 + column % 128 / 8;
-  }
-  static constexpr int kChunksOfWord = 4;
-  NODEWRIGHT_DEVICE static Eight eight(uint4 word, int chunk) {
-    return {chunk == 0 ? word.x : chunk == 1 ? word.y : chunk == 2 ? word.z : word.w, 0.0f};
+template <int kGroup>
+struct Int4Weights : NibbleCodes, Groups<NibbleCodes, kGroup, 4> {
+  NODEWRIGHT_DEVICE static ZeroGroup group(const uint32_t* words, int g) {
+    return {scale_of_group(words[g]), zero_of_group(words[g])};
   }
 };
-
-// Chunk `chunk` of a word in four pairs of fp16: codes times 2^-24, exactly, and times 2^-20 in the odd pairs.
-NODEWRIGHT_DEVICE uint4 halves_of_int4(uint32_t eight) {
-  const uint32_t upper = eight >> 8;
-  return {eight & 0x000f000fu, eight & 0x00f000f0u, upper & 0x000f000fu, upper & 0x00f000f0u};
-}
-NODEWRIGHT_DEVICE uint4 halves_of(Int4Weights, uint4 word, int chunk) {
-  return halves_of_int4(Int4Weights::eight(word, chunk).codes);
-}
 
 // A lane's words of a span of 64 columns, half of what four lanes hold of a row's 128. load(row): its 8 bytes of W's
 // row g or g + 8.

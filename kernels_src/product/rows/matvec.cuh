@@ -64,7 +64,7 @@ NODEWRIGHT_DEVICE void stream_weights(const Stored* weight, OutputRange range, W
       } else {
         multiply_batch(slice, sums, batch, counts, reload, [](int, int) { return 1.0f; });
       }
-      if constexpr (kInt4) batch.next_groups += kBatch * kGroupStride<kStride>;
+      if constexpr (kHasGroups) batch.next_groups += kBatch * kRowGroupBytes;
       next += kBatch * kRowElements;
       warp_sums_scattered<kSums>(sums);
       const int value = lane / (32 / kSums);

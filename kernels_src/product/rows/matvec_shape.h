@@ -35,7 +35,7 @@ struct MatvecShape {
   // Rows of x that one block multiplies, weights read once for all of them; more rows go to grid.y. A thread's slices
   // of x are held in registers: at most 8 chunks of 8 floats, and half of a thread's registers.
   constexpr int64_t tile() const {
-    const bool many_scales = weights.is_int4() && weights.group < 64;
+    const bool many_scales = weights.has_nibbles() && weights.group < 64;
     const int64_t most = registers_of(threads()) < 128 || many_scales ? 4 : 8;
     for (int64_t t : {8, 4, 2})
       if (rows % t == 0 && t * chunks_per_thread() <= most) return t;
@@ -94,9 +94,9 @@ struct MatvecShape {
       return 12 * c * normed + in_flight(c, n) + (c * of_threads * 8 != stride ? 16 : 0) <=
                  registers_of(of_threads) - 16 &&
              4 * c + in_flight(c, n) + n <= registers_of(of_threads) -
-                                                (weights.in_blocks                         ? 40
-                                                 : weights.is_int4() && weights.group < 64 ? 60
-                                                                                           : 36) -
+                                                (weights.in_blocks                             ? 40
+                                                 : weights.has_nibbles() && weights.group < 64 ? 60
+                                                                                               : 36) -
                                                 (rows > 1 ? 12 : 0);
     const bool packed = !normed && keeps_packed(c), ragged = c * of_threads * 8 != stride;
     const int64_t x = packed ? 4 * c + 8 : 8 * c, gains = normed ? 4 * c : 0;
@@ -107,7 +107,7 @@ struct MatvecShape {
 
   // Registers of n rows of W, of c chunks, and of their scales.
   constexpr int64_t in_flight(int64_t c, int64_t n) const {
-    if (weights.is_int4()) return c * n + c * 32 / weights.group * n;
+    if (weights.is_grouped()) return c * 8 / weights.word_columns() * (4 + weights.group_words_of_word()) * n;
     return weights.element_bits() / 4 * c * n + (weights.in_blocks ? (c > 5 ? 3 : 2) * weights.unit * c / 2 : 0);
   }
 

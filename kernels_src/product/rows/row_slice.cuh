@@ -9,7 +9,10 @@ namespace nodewright {
 // This thread's columns of x, in fp32.
 struct InputSlice {
   float x[kTile][kChunks][8];
-  NODEWRIGHT_DEVICE float add_dot(Weights::Eight w, int m, int c, float sum) { return dot_8(w, x[m][c], sum); }
+  template <class Eight>
+  NODEWRIGHT_DEVICE float add_dot(const Eight& w, int m, int c, float sum) {
+    return dot_8(w, x[m][c], sum);
+  }
   NODEWRIGHT_DEVICE void widen(int m, int c, float (&v)[8]) const {
     NODEWRIGHT_UNROLL
     for (int i = 0; i < 8; ++i) v[i] = x[m][c][i];
@@ -19,7 +22,8 @@ struct InputSlice {
 // The same as bf16, in half the registers. Each use widens them, to the same bits.
 struct PackedSlice {
   uint4 x[kTile][kChunks];
-  NODEWRIGHT_DEVICE float add_dot(Weights::Eight w, int m, int c, float sum) {
+  template <class Eight>
+  NODEWRIGHT_DEVICE float add_dot(const Eight& w, int m, int c, float sum) {
     uint4& packed = x[m][c];
     forget_origin(packed);  // else the compiler widens all of them once
     float wide[8];
@@ -28,11 +32,6 @@ struct PackedSlice {
   }
   NODEWRIGHT_DEVICE void widen(int m, int c, float (&v)[8]) const { unpack_8(x[m][c], v); }
 };
-
-// The zero of a group that eight elements are of, where groups have some.
-NODEWRIGHT_DEVICE void take_zero(EightInt4& eight, uint32_t group) { eight.zero = zero_of_group(group); }
-template <class Eight>
-NODEWRIGHT_DEVICE void take_zero(Eight&, uint32_t) {}
 
 // sums[r * kTile + m] += row r of the batch times row m of x. counts(r): whether row r is one of the block's; from the
 // first that is not, rows are left out in groups of kRowsAtOnce. reload(r, i): requests the word that takes the place
@@ -46,20 +45,15 @@ NODEWRIGHT_DEVICE void multiply_batch(Slice& slice, float (&sums)[kSums], Weight
     NODEWRIGHT_UNROLL
     for (int i = 0; i < kWords; ++i) {
       const uint4 word = batch.w[r][i];
-      const GroupWords groups = batch.groups[kInt4 ? r : 0][kInt4 ? i : 0];
+      const GroupWords groups = batch.groups[kHasGroups ? r : 0][kHasGroups ? i : 0];
       if constexpr (!kLoadsAfter) reload(r, i);
       NODEWRIGHT_UNROLL
       for (int m = 0; m < kTile; ++m) {
         float& s = sums[r * static_cast<int>(kTile) + m];
         float of_word = kScaledBlocks ? 0.0f : s;
         NODEWRIGHT_UNROLL
-        for (int c = 0; c < kChunksOfWord; ++c) {
-          auto eight = Weights::eight(word, c);
-          const uint32_t group = groups.of[kInt4 ? c * kGroupsOfWord / kChunksOfWord : 0];
-          take_zero(eight, group);
-          const float dot = slice.add_dot(eight, m, i * kChunksOfWord + c, kInt4 ? 0.0f : of_word);
-          of_word = kInt4 ? fmaf(dot, scale_of_group(group), of_word) : dot;
-        }
+        for (int c = 0; c < kChunksOfWord; ++c)
+          of_word = slice.add_dot(eight_of(word, c, groups.of), m, i * kChunksOfWord + c, of_word);
         if constexpr (kScaledBlocks)
           s = fmaf(of_word, scale(r, i), s);
         else

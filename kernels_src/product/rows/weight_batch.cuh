@@ -34,11 +34,7 @@ static_assert(kSums <= 32 && (kSums & (kSums - 1)) == 0);
 NODEWRIGHT_DEVICE int word_column(int i) {
   return (i * static_cast<int>(kThreads) + static_cast<int>(threadIdx.x)) * (8 * kChunksOfWord);
 }
-NODEWRIGHT_DEVICE int chunk_column(int c) {
-  const int word = word_column(c / kChunksOfWord);
-  if constexpr (kInt4) return word / 128 * 128 + c % kChunksOfWord * 32 + word % 128 / 4;
-  return word + c % kChunksOfWord * 8;
-}
+NODEWRIGHT_DEVICE int chunk_column(int c) { return column_of_chunk(word_column(c / kChunksOfWord), c % kChunksOfWord); }
 
 // The scales of this thread's words where blocks of columns have some: of the groups of rows at hand. Those of the
 // next are asked for early and loaded when they are reached.
@@ -78,18 +74,19 @@ struct WordScales {
 };
 static_assert(!kScaledBlocks || kBatch <= WeightLayout::kScaleBlock);
 
-// The scales and zeros of this thread's words in the rows in flight, where groups of a row's columns have some.
-constexpr int kGroupsOfWord = kInt4 ? static_cast<int>(128 / kScaleColumns) : 1;
+// What this thread's words in the rows in flight have of groups of a row's columns.
+constexpr int kGroupsOfWord = Weights::kGroupsOfWord;
 struct GroupWords {
-  uint32_t of[kGroupsOfWord];
+  uint32_t of[kHasGroups ? kLayout.group_words_of_word() : 1];
 };
+constexpr int kRowGroupBytes = kGroupStride<kStride> * 4;
 
 // The weight rows in flight: [kBatch][kWords] loads a thread.
 struct WeightBatch {
   uint4 w[kBatch][kWords];
   WordScales scales;
-  GroupWords groups[kInt4 ? kBatch : 1][kInt4 ? kWords : 1];
-  const uint32_t* next_groups;  // of the row after these
+  GroupWords groups[kHasGroups ? kBatch : 1][kHasGroups ? kWords : 1];
+  const unsigned char* next_groups;  // of the row after these, this thread's first
 };
 
 // Whether every thread has all its words.
@@ -112,14 +109,12 @@ NODEWRIGHT_DEVICE void reload_weight(uint4& word, const Stored* row, bool counts
 NODEWRIGHT_DEVICE const Stored* row_of(const Stored* weight, int row) {
   return weight + row * kRowElements + word_column(0) / Weights::kColumnsOfElement;
 }
-// Scales and zeros of row r after `row`, this thread's first word of these, if it counts.
-NODEWRIGHT_DEVICE void load_groups(WeightBatch& batch, const uint32_t* row, int r, bool counts, int i) {
-  if constexpr (kInt4) {
-    const uint32_t* const from = row + r * kGroupStride<kStride> + i * static_cast<int>(kThreads / 4) * kGroupsOfWord;
-    uint32_t(&to)[kGroupsOfWord] = batch.groups[r][i].of;
-    if (!has_word(counts, i)) return;
-    NODEWRIGHT_UNROLL
-    for (int g = 0; g < kGroupsOfWord; ++g) to[g] = from[g];
+// The groups of row r after `row`, this thread's first of these, if it counts.
+NODEWRIGHT_DEVICE void load_groups(WeightBatch& batch, const unsigned char* row, int r, bool counts, int i) {
+  if constexpr (kHasGroups) {
+    constexpr int kTurn = group_byte(static_cast<int>(kThreads) * 8 * kChunksOfWord);
+    if (has_word(counts, i))
+      load_group_words<Weights::kBytesOfWord>(batch.groups[r][i].of, row + r * kRowGroupBytes + i * kTurn);
   }
 }
 
@@ -135,9 +130,9 @@ NODEWRIGHT_DEVICE void request_first_batch(WeightBatch& batch, const Stored* wei
 NODEWRIGHT_DEVICE void request_first_batch(WeightBatch& batch, const WeightIn& w, OutputRange range) {
   request_first_batch(batch, stored(w), range);
   if constexpr (kScaledBlocks) batch.scales.request(w, range);
-  if constexpr (kInt4) {
-    const auto* const row = reinterpret_cast<const uint32_t*>(scales_of<kStride>(w)) +
-                            range.first * kGroupStride<kStride> + word_column(0) / 128 * kGroupsOfWord;
+  if constexpr (kHasGroups) {
+    const unsigned char* const row =
+        groups_of<kStride>(scales_of<kStride>(w), range.first) + group_byte(word_column(0));
     NODEWRIGHT_UNROLL
     for (int r = 0; r < kBatch; ++r) {
       NODEWRIGHT_UNROLL
@@ -146,7 +141,7 @@ NODEWRIGHT_DEVICE void request_first_batch(WeightBatch& batch, const WeightIn& w
         load_groups(batch, row, r, range.first + r < range.last, i);
       }
     }
-    batch.next_groups = row + kBatch * kGroupStride<kStride>;
+    batch.next_groups = row + kBatch * kRowGroupBytes;
   }
 }
 

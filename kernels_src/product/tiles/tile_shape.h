@@ -50,7 +50,7 @@ struct TileShape {
   constexpr int64_t most_spans() const {
     if (ends_in_registers || outputs <= 2048) return 4;
     if (weights.is_quantized() && !meets && token_tiles() == 1) return 8;
-    return (weights.in_blocks || weights.is_int4()) && (meets || token_tiles() > 2) ? 4 : 6;
+    return (weights.in_blocks || weights.is_grouped()) && (meets || token_tiles() > 2) ? 4 : 6;
   }
   // The same of a block that shares them.
   constexpr int64_t shared_spans() const {
@@ -60,9 +60,10 @@ struct TileShape {
   constexpr int64_t splits() const {
     if (!held) return 1;
     for (int64_t n = tuning.splits > 0 ? tuning.splits : 1; n <= kMostSplits; n *= 2) {
-      const int64_t whole = weights.is_int4()            ? 128
-                            : n > 1 && weights.in_blocks ? 64
-                                                         : weights.word_columns();  // columns that stay together
+      const int64_t whole = weights.has_nibbles()                                  ? 128
+                            : n > 1 && (weights.in_blocks || weights.is_grouped()) ? 64
+                                                                                   : weights.word_columns();
+      // Columns that stay together.
       if (stride % (whole * n) == 0 && (stride / n + 63) / 64 <= 8 * (n > 1 ? shared_spans() : most_spans())) return n;
     }
     return 0;
@@ -118,9 +119,9 @@ struct TileShape {
     const int64_t pieces = std::max<int64_t>(normed ? 1 : 2, (spans() + most - 1) / most);
     return whole_groups((spans() + pieces - 1) / pieces);
   }
-  // A piece begins where four lanes' words do: two spans hold those of int4.
+  // A piece begins where four lanes' words do: two spans hold those of 4 bits.
   constexpr int64_t whole_groups(int64_t piece) const {
-    const int64_t step = weights.is_int4() && warps() % 2 != 0 ? 2 : 1;
+    const int64_t step = weights.has_nibbles() && warps() % 2 != 0 ? 2 : 1;
     return std::min((piece + step - 1) / step * step, spans());
   }
 
@@ -150,9 +151,9 @@ struct TileShape {
   constexpr int64_t shared_bytes(int64_t sm_count, int64_t ring) const {
     const bool whole = piece_spans() == spans() && splits() == 1;
     // Padding keeps rows that are read at once in other banks (product/format).
-    const int64_t columns = piece_spans() * 64 * warps(), x_padding = weights.is_fp8() ? 16 : 64,
+    const int64_t columns = piece_spans() * 64 * warps(), x_padding = weights.element_bits() == 8 ? 16 : 64,
                   piece = weights.row_bytes(columns), w_row = piece + (piece % 128 == 0 ? 64 : 0);
-    const int64_t of_groups = weights.is_int4() ? 4 * weights.group_stride(stride) : 0;
+    const int64_t of_groups = weights.is_grouped() ? 4 * weights.group_stride(stride) : 0;
     const int64_t stage = tile_rows() * ((whole ? weights.row_bytes(stride) : w_row) + of_groups) +
                           (normed || held ? 0 : 8 * token_tiles() * (2 * columns + x_padding));
     const int64_t norms = normed + post_normed + shifted;

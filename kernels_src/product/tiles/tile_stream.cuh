@@ -51,8 +51,8 @@ constexpr int kOwnedAlone = static_cast<int>((2 * kPairsOfTile + kThreads - 1) /
 // Spans of a stage that are unrolled: two tiles of tokens leave no registers for more, unless they are in registers.
 constexpr int kSpansAtOnce = static_cast<int>(kTokenTiles == 1 || kHeld != 0 ? kPieceSpans : 1);
 static_assert(kRows == 8 || kRows == 16);
-static_assert(!kInt4 || kPieces == 1 || kPieceColumns % 128 == 0, "a piece begins where four lanes' words do");
-static_assert(!kInt4 || kColumns % 128 == 0);
+static_assert(!kNibbles || kPieces == 1 || kPieceColumns % 128 == 0, "a piece begins where four lanes' words do");
+static_assert(!kHasGroups || kColumns % (kNibbles ? 128 : 64) == 0);
 // Operands are in fp16; W is the left one.
 constexpr bool kInHalves = kHeld != 0 && kFormat != 0 && kHasHalves, kTurned = kInHalves && kTiles == 1 && kRows == 16;
 // Parts of a row's squares that are requested in one round trip: at most one of each SM of the cards of today.
@@ -119,8 +119,9 @@ struct TileRing {
   static constexpr int kRowBytes = kWhole ? bytes_of_columns(kStride) : kPieceBytes + (kPieceBytes % 128 == 0 ? 64 : 0);
   static constexpr int kGroupBytes = kRows * kGroupStride<kStride> * 4;
   static constexpr int kStageBytes = (kRows * kRowBytes + Rows::kStageBytes + kGroupBytes + 127) / 128 * 128;
-  using Copies = StageCopies<static_cast<int>(kThreads), kStages, (Rows::kStageBytes > 0 ? 2 : 1) + (kInt4 ? 1 : 0),
-                             static_cast<int>((kStageBytes / 16 + 2 * kThreads - 1) / kThreads + Rows::kGainWords)>;
+  using Copies =
+      StageCopies<static_cast<int>(kThreads), kStages, (Rows::kStageBytes > 0 ? 2 : 1) + (kHasGroups ? 1 : 0),
+                  static_cast<int>((kStageBytes / 16 + 2 * kThreads - 1) / kThreads + Rows::kGainWords)>;
   static constexpr int kBytes = kStages * kStageBytes + Copies::kBytes;
 
   const Stored* weight;  // from the block's first column on
@@ -160,7 +161,7 @@ struct TileRing {
       next.now.first += kRows;
       if (next.now.first >= range.last) next.advance();
     }
-    if constexpr (kInt4) {
+    if constexpr (kHasGroups) {
       auto* const groups = reinterpret_cast<unsigned char*>(stage_groups(slot));
       copies.template request<CopyForm::whole>(
           slot, {groups, scales + tile * kGroupStride<kStride>, 1, rows * kGroupStride<kStride> * 4, 0, 0});
@@ -295,7 +296,7 @@ NODEWRIGHT_DEVICE void multiply_int4(PairSums (&sums)[kPairs], const Rows& x, co
   constexpr int kApart = kWarps * 64;
   const int first = span_column(0), of_groups = first + (kSplits > 1 ? cluster_rank() * kColumns : 0);
   const int at =
-      kApart % 128 == 0 ? Int4Weights::span_byte(first) + i * (kApart / 2) : Int4Weights::span_byte(first + i * kApart);
+      kApart % 128 == 0 ? NibbleCodes::span_byte(first) + i * (kApart / 2) : NibbleCodes::span_byte(first + i * kApart);
   const auto load = [&](int row) {
     return *reinterpret_cast<const uint2*>(weights + row * TileRing<Rows>::kRowBytes + at);
   };
@@ -323,6 +324,26 @@ NODEWRIGHT_DEVICE void multiply_int4(PairSums (&sums)[kPairs], const Rows& x, co
   };
   each_group.template operator()<0>();
   if constexpr (kGroupsOfSpan == 2) each_group.template operator()<1>();
+}
+
+// multiply_staged of codes that become numbers before they are multiplied.
+template <class Format, class Rows>
+NODEWRIGHT_DEVICE void multiply_grouped(PairSums (&sums)[kPairs], const Rows& x, const unsigned char* weights,
+                                        const unsigned char* rows, const uint32_t* groups, int i, int span) {
+  const int column = (kSplits > 1 ? cluster_rank() * kColumns : 0) + span_column(span) + lane_column();
+  const auto* const of_column =
+      reinterpret_cast<const unsigned char*>(groups) + column / Format::kColumnsOfGroup * Format::kBytesOfGroup;
+  const GroupedSpan<Format, kRows, kInHalves> words(
+      [&](int row) {
+        return *reinterpret_cast<const typename Format::SpanWord*>(weights + row * TileRing<Rows>::kRowBytes +
+                                                                   Format::span_byte(span_column(i)));
+      },
+      [&](int row) { return of_column + row * kGroupStride<kStride> * 4; });
+  const auto fragment = [&](int s, int n) { return x.fragment(rows, i, span, s, n); };
+  if constexpr (kTurned)
+    multiply_turned_span<kInHalves>(sums[0], words, fragment);
+  else
+    multiply_span<kRows, kTiles, kInHalves>(sums, words, fragment);
 }
 
 // Two sums, of neighbouring outputs with one row of x.
@@ -371,6 +392,10 @@ NODEWRIGHT_DEVICE void multiply_stage(PairSums (&sums)[kPairs], TileRing<Rows>& 
   if constexpr (kInt4) {
     each_span([&](int k, int span) {
       multiply_int4(sums, x, ring.stage(slot), ring.stage_rows(slot), ring.stage_groups(slot), k, span);
+    });
+  } else if constexpr (kHasGroups) {
+    each_span([&](int k, int span) {
+      multiply_grouped<Weights>(sums, x, ring.stage(slot), ring.stage_rows(slot), ring.stage_groups(slot), k, span);
     });
   } else if constexpr (kScaledBlocks) {
     const TileScales scales(ring.scales, tile, last);

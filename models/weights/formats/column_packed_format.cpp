@@ -73,7 +73,7 @@ class ColumnPackedFormat : public WeightFormat {
     const std::optional<Packing> packing = rules_.packed(module_of(name));
     if (!packing || packing->bits != 4 || layout_.ordered) return nullptr;
     return std::make_unique<DrawnMatrix>(std::nullopt,
-                                         int4_group_of(packing->group < 0 ? shape[1] : packing->group, shape[1]));
+                                         int4_layout_of(packing->group < 0 ? shape[1] : packing->group, shape[1]));
   }
 
   // AutoGPTQ gives each module a bias, of zeros where the network has none.

@@ -30,16 +30,16 @@ class ColumnPackedMatrix : public EncodedMatrix {
     });
   }
 
-  std::optional<int64_t> int4_group() const override {
-    return p_.bits == 4 && groups_of().empty() ? int4_group_of(p_.group, p_.cols) : std::nullopt;
+  std::optional<WeightLayout> group_layout() const override {
+    return p_.bits == 4 && groups_of().empty() ? int4_layout_of(p_.group, p_.cols) : std::nullopt;
   }
-  void int4_codes(int64_t first, int64_t rows, std::span<uint8_t> to) const override {
+  void group_codes(int64_t first, int64_t rows, std::span<uint8_t> to) const override {
     each_tile(first, rows, [&](int64_t row, int64_t begin, int64_t end, const uint8_t* codes) {
       std::copy_n(codes, end - begin, to.data() + row * p_.cols + begin);
     });
   }
-  std::vector<uint32_t> int4_scales(int64_t first, int64_t rows) const override {
-    const int64_t group = *int4_group_of(p_.group, p_.cols);
+  std::vector<uint32_t> group_words(int64_t first, int64_t rows) const override {
+    const int64_t group = int4_layout_of(p_.group, p_.cols)->group;
     const Factors factors = factors_of(first, rows);
     std::vector<uint32_t> words;
     words.reserve(static_cast<size_t>(rows * (p_.cols / group)));

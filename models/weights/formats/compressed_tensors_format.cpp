@@ -173,7 +173,7 @@ class CompressedTensorsFormat : public WeightFormat {
     const ScaleBlock block = block_of(*scheme, shape);
     if (scheme->compressor == Compressor::floats) return std::make_unique<DrawnMatrix>(block, std::nullopt);
     if (scheme->compressor != Compressor::packed || scheme->bits != 4 || scheme->ordered) return nullptr;
-    return std::make_unique<DrawnMatrix>(std::nullopt, int4_group_of(block.cols, shape[1]));
+    return std::make_unique<DrawnMatrix>(std::nullopt, int4_layout_of(block.cols, shape[1]));
   }
 
  private:

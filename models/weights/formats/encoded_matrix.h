@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels_src/product/format/weight_layout.h"
 #include "models/weights/safetensors.h"
 
 namespace nodewright {
@@ -37,14 +38,14 @@ class EncodedMatrix {
   // The scales of those blocks, of rows [first, end) of them: [end - first, blocks of a row].
   virtual std::vector<float> fp8_scales(int64_t /*first*/, int64_t /*end*/) const { return {}; }
 
-  // Where the codes are integers of 4 bits, w = (code - zero) * scale with a scale and a zero for each group of a row's
-  // columns, in order: how many columns share them for kernels (int4_words.h). Empty: the matrix is of another kind, or
-  // kernels read no such groups. It may read the order of columns, and throws Error as decode() does.
-  virtual std::optional<int64_t> int4_group() const { return {}; }
-  // Those codes of rows [first, first + rows), a byte each: [rows, cols].
-  virtual void int4_codes(int64_t /*first*/, int64_t /*rows*/, std::span<uint8_t> /*to*/) const {}
-  // And a word of each of the groups: [rows, cols / int4_group()].
-  virtual std::vector<uint32_t> int4_scales(int64_t /*first*/, int64_t /*rows*/) const { return {}; }
+  // Where the codes are integers, with a scale for each group of a row's columns, in order: how kernels read them.
+  // Empty: the matrix is of another kind, or kernels read no such groups. It may read the order of columns, and throws
+  // Error as decode() does.
+  virtual std::optional<WeightLayout> group_layout() const { return {}; }
+  // The codes of rows [first, first + rows) in that layout, a byte each: [rows, cols].
+  virtual void group_codes(int64_t /*first*/, int64_t /*rows*/, std::span<uint8_t> /*to*/) const {}
+  // And what groups share: [rows, group_words(cols)].
+  virtual std::vector<uint32_t> group_words(int64_t /*first*/, int64_t /*rows*/) const { return {}; }
 
   // "int4, groups of 128".
   const std::string& format() const { return format_; }
@@ -69,15 +70,15 @@ class EncodedMatrix {
 // A matrix in FP8 or int4 whose values are drawn (models/weights/drawn_weights.h).
 class DrawnMatrix : public EncodedMatrix {
  public:
-  DrawnMatrix(std::optional<ScaleBlock> fp8_block, std::optional<int64_t> int4_group)
-      : EncodedMatrix("drawn", {}), fp8_block_(fp8_block), int4_group_(int4_group) {}
+  DrawnMatrix(std::optional<ScaleBlock> fp8_block, std::optional<WeightLayout> int4)
+      : EncodedMatrix("drawn", {}), fp8_block_(fp8_block), int4_(int4) {}
   void decode(int64_t, int64_t, std::span<float>) const override {}
   std::optional<ScaleBlock> fp8_block() const override { return fp8_block_; }
-  std::optional<int64_t> int4_group() const override { return int4_group_; }
+  std::optional<WeightLayout> group_layout() const override { return int4_; }
 
  private:
   std::optional<ScaleBlock> fp8_block_;
-  std::optional<int64_t> int4_group_;
+  std::optional<WeightLayout> int4_;
 };
 
 }  // namespace nodewright

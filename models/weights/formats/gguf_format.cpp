@@ -26,14 +26,26 @@ class GgufMatrix : public EncodedMatrix {
       : EncodedMatrix(std::string(type.name), {&tensor}), type_(type) {}
 
   void decode(int64_t first, int64_t rows, std::span<float> to) const override {
-    const TensorInfo& tensor = *stored().front();
-    const uint64_t row_bytes = static_cast<uint64_t>(tensor.shape[1]) / type_.elements * type_.bytes;
-    std::vector<std::byte> bytes(static_cast<uint64_t>(rows) * row_bytes);
-    tensor.file->read(tensor.offset + static_cast<uint64_t>(first) * row_bytes, bytes);
-    dequantize_blocks(type_, bytes.data(), to);
+    dequantize_blocks(type_, blocks(first, rows).data(), to);
+  }
+  std::optional<WeightLayout> group_layout() const override { return group_layout_of(type_, tensor().shape[1]); }
+  void group_codes(int64_t first, int64_t rows, std::span<uint8_t> to) const override {
+    group_codes_of(type_, blocks(first, rows).data(), *group_layout(), to);
+  }
+  std::vector<uint32_t> group_words(int64_t first, int64_t rows) const override {
+    return group_words_of(type_, blocks(first, rows).data(), rows * of_row(), *group_layout(), tensor());
   }
 
  private:
+  const TensorInfo& tensor() const { return *stored().front(); }
+  int64_t of_row() const { return tensor().shape[1] / type_.elements; }
+  std::vector<std::byte> blocks(int64_t first, int64_t rows) const {
+    const auto row_bytes = static_cast<uint64_t>(of_row()) * type_.bytes;
+    std::vector<std::byte> bytes(static_cast<uint64_t>(rows) * row_bytes);
+    tensor().file->read(tensor().offset + static_cast<uint64_t>(first) * row_bytes, bytes);
+    return bytes;
+  }
+
   const GgufType& type_;
 };
 

@@ -1,4 +1,5 @@
-// int4 weights as kernels read them (kernels_src/product/format/weight_layout.h), from what formats store.
+// Codes of groups of a row's columns as kernels read them (kernels_src/product/format/weight_layout.h), from what
+// formats store.
 #pragma once
 
 #include <bit>
@@ -9,16 +10,19 @@
 #include <optional>
 #include <span>
 
+#include "kernels_src/product/format/weight_layout.h"
+
 namespace nodewright {
 
 inline constexpr int64_t kInt4Span = 128;  // columns that a row has a multiple of, and that share a scale at most
 
-// How many columns share a scale for kernels where `stored` of them do in the checkpoint: larger groups count as
-// several. Empty: kernels read no such rows or groups.
-inline std::optional<int64_t> int4_group_of(int64_t stored, int64_t cols) {
+// int4 for kernels where `stored` columns share a scale in the checkpoint: larger groups count as several. Empty:
+// kernels read no such rows or groups.
+inline std::optional<WeightLayout> int4_layout_of(int64_t stored, int64_t cols) {
   if (cols % kInt4Span != 0) return {};
-  if (stored % kInt4Span == 0 || stored >= cols) return kInt4Span;
-  return stored == 32 || stored == 64 ? std::optional(stored) : std::nullopt;
+  const bool is_whole = stored % kInt4Span == 0 || stored >= cols;
+  if (!is_whole && stored != 32 && stored != 64) return {};
+  return WeightLayout{.code = WeightCode::int4, .group = is_whole ? kInt4Span : stored};
 }
 
 // The scale, rounded to 16 bits of mantissa, and in the lowest byte the zero.

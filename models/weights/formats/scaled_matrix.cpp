@@ -69,17 +69,17 @@ class ScaledMatrix : public EncodedMatrix {
   }
   std::vector<float> fp8_scales(int64_t first, int64_t end) const override { return scales_of(first, end); }
 
-  std::optional<int64_t> int4_group() const override {
+  std::optional<WeightLayout> group_layout() const override {
     if (p_.kind != CodeKind::packed || p_.bits != 4 || !groups_of().empty()) return {};
-    return int4_group_of(p_.block_cols, p_.cols);
+    return int4_layout_of(p_.block_cols, p_.cols);
   }
-  void int4_codes(int64_t first, int64_t rows, std::span<uint8_t> to) const override {
+  void group_codes(int64_t first, int64_t rows, std::span<uint8_t> to) const override {
     std::vector<std::byte> words(static_cast<uint64_t>(rows * p_.cols / 2));
     p_.codes->file->read(p_.codes->offset + static_cast<uint64_t>(first * p_.cols / 2), words);
     unpack(words.data(), to);
   }
-  std::vector<uint32_t> int4_scales(int64_t first, int64_t rows) const override {
-    const int64_t group = *int4_group_of(p_.block_cols, p_.cols), grid_cols = p_.grid_cols();
+  std::vector<uint32_t> group_words(int64_t first, int64_t rows) const override {
+    const int64_t group = int4_layout_of(p_.block_cols, p_.cols)->group, grid_cols = p_.grid_cols();
     const int64_t first_grid = first / p_.block_rows, end_grid = (first + rows - 1) / p_.block_rows + 1;
     const std::vector<float> scales = scales_of(first_grid, end_grid), zeros = zeros_of(first_grid, end_grid);
     std::vector<uint32_t> words;

@@ -1,9 +1,9 @@
-// Matrices in FP8 and int4 as bf16, exactly rounded.
+// Quantized matrices as bf16, exactly rounded.
 #include "kernels_src/projection/dequantize.h"
 
 #include "models/lowering/lowering.h"
-#include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
+#include "tests/kernels/projection/drawn_groups.h"
 
 namespace nodewright::test::dequantize_test {
 namespace {
@@ -35,16 +35,24 @@ void expect_rounded(const WeightLayout& layout, const std::vector<uint32_t>& wor
   EXPECT_TRUE(same_bits(y.read(), expected));
 }
 
-TEST(Dequantize, RoundsInt4WithTheScaleAndTheZeroOfEachGroup) {
-  for (const int64_t group : {32, 64, 128}) {
-    const WeightLayout layout{WeightCode::int4, false, 1, group};
-    const auto group_word = [](size_t i) { return int4_group(noise(3, i), random_bits(4, i)); };
-    const std::vector<uint32_t> words = words_of(layout, group_word);
+TEST(Dequantize, RoundsIntegersWithWhatTheirGroupsShare) {
+  for (const auto& [code, group] : {std::pair{WeightCode::int4, 32},
+                                    {WeightCode::int4, 64},
+                                    {WeightCode::int4, 128},
+                                    {WeightCode::q4, 32},
+                                    {WeightCode::q4_offset, 32},
+                                    {WeightCode::q8, 16},
+                                    {WeightCode::q8, 32},
+                                    {WeightCode::q8_offset, 16},
+                                    {WeightCode::q8_offset, 32}}) {
+    const WeightLayout layout{code, false, 1, group};
+    SCOPED_TRACE(std::string(name_of(layout)) + ", groups of " + std::to_string(group));
+    const DrawnGroups drawn(layout, kOutputs, kCols, 1);
+    std::vector<uint32_t> words(drawn.bytes.size() / 4);
+    std::memcpy(words.data(), drawn.bytes.data(), drawn.bytes.size());
+    // With an offset the value is rounded to fp32 first.
     expect_rounded(layout, words, [&](int64_t n, int64_t k) {
-      const Int4Place place = int4_place(k);
-      const uint32_t word = words[static_cast<size_t>(n * kCols / 8 + place.word)];
-      return value_of_int4(word >> place.bit & 15,
-                           group_word(static_cast<size_t>(n * layout.group_stride(kCols) + k / group)));
+      return static_cast<double>(static_cast<float>(drawn.values[static_cast<size_t>(n * kCols + k)]));
     });
   }
 }

@@ -19,8 +19,8 @@
 #include "kernels_src/projection/project_gate_up.h"
 #include "kernels_src/residual/norm.h"
 #include "models/lowering/lowering.h"
-#include "tests/kernels/numbers.h"
 #include "tests/kernels/one_node.h"
+#include "tests/kernels/projection/drawn_groups.h"
 
 namespace nodewright::test {
 
@@ -93,6 +93,7 @@ inline MatvecShape matvec_shape(int64_t rows, int64_t cols, int64_t outputs, int
 }
 inline WeightLayout fp8_layout(bool in_blocks, int64_t unit) { return {WeightCode::fp8, in_blocks, unit}; }
 inline WeightLayout int4_layout(int64_t group) { return {WeightCode::int4, false, 1, group}; }
+inline WeightLayout group_layout(WeightCode code, int64_t group = 32) { return {code, false, 1, group}; }
 
 // Compiles what a test will ask for, in parallel, instead of one after the other.
 template <class Shape>
@@ -134,8 +135,8 @@ struct MatvecData {
     const double size = std::sqrt(3.0 / static_cast<double>(cols));  // dot products of magnitude 1
     if (shape.weights.is_fp8())
       draw_fp8(shape.weights, size);
-    else if (shape.weights.is_int4())
-      draw_int4(shape.weights, size);
+    else if (shape.weights.is_grouped())
+      draw_groups(shape.weights, size);
     else
       draw_bf16(size);
   }
@@ -163,24 +164,10 @@ struct MatvecData {
       }
     keep_coded(bytes);
   }
-  // Any code, zero and sign of a scale.
-  void draw_int4(const WeightLayout& layout, double size) {
-    const auto codes = count(outputs * stride);
-    std::vector<uint32_t> words(count(layout.bytes(outputs, stride)) / 4);
-    const auto groups = std::span(words).subspan(codes / 8, count(layout.scales(outputs, stride)));
-    for (size_t i = 0; i < groups.size(); ++i) groups[i] = int4_group(size / 8 * noise(6, i), random_bits(7, i));
-    coded_values.resize(codes), parts.resize(codes);
-    for (int64_t n = 0; n < outputs; ++n)
-      for (int64_t k = 0; k < stride; ++k) {
-        const size_t at = count(n * stride + k);
-        const auto code = static_cast<uint32_t>(random_bits(2, at) & 15);
-        const uint32_t group = groups[count(n * layout.group_stride(stride) + k / layout.group)];
-        const Int4Place place = int4_place(k);
-        words[count(n * stride / 8 + place.word)] |= code << place.bit;
-        coded_values[at] = value_of_int4(code, group);
-        parts[at] = std::abs(int4_scale(group)) * (code + int4_zero(group));
-      }
-    keep_coded(words);
+  void draw_groups(const WeightLayout& layout, double size) {
+    DrawnGroups drawn(layout, outputs, stride, size);
+    coded_values = std::move(drawn.values), parts = std::move(drawn.parts);
+    keep_coded(drawn.bytes);
   }
   template <class T>
   void keep_coded(const std::vector<T>& coded) {
@@ -213,9 +200,9 @@ struct MatvecData {
   std::vector<bf16> shift;           // [cols] of a LayerNorm
   std::vector<bf16> bias;            // [outputs], in a family with biases
   std::vector<bf16> weight;          // [outputs, stride], padded with zeros; of codes the bytes of their layout
-  std::vector<double> coded_values;  // [outputs, stride] of FP8 and int4 weights
-  std::vector<double> parts;    // [outputs, stride] of int4 weights: the magnitudes of what a code and a zero add, both
-  std::vector<float> residual;  // [rows, y_stride]
+  std::vector<double> coded_values;  // [outputs, stride] of quantized weights
+  std::vector<double> parts;         // as of DrawnGroups
+  std::vector<float> residual;       // [rows, y_stride]
 };
 
 // A dot product, and how far a kernel's may be from it.
@@ -231,7 +218,7 @@ inline double chain_length(const MatvecShape& s) {
 // A lane's columns, one after the other in the worst of orders, four lanes of an instruction, the block's warps.
 inline double chain_length(const TileShape& s) { return static_cast<double>(s.spans() * 64 + s.warps() + s.splits()); }
 
-// The magnitude of what is added up of W[n, k]. Rows multiply codes and zeros of int4 apart; in tiles differences.
+// The magnitude of what is added up of W[n, k]. Rows multiply codes and zeros apart; in tiles differences.
 inline double magnitude(const MatvecShape&, const MatvecData& d, int64_t n, int64_t k) {
   return d.parts.empty() ? std::abs(d.weight_value(n, k)) : d.parts[d.count(n * d.stride + k)];
 }
@@ -239,15 +226,25 @@ inline double magnitude(const TileShape&, const MatvecData& d, int64_t n, int64_
   return std::abs(d.weight_value(n, k));
 }
 
+// How far a weight may be from its value when it is multiplied. Rows round those of 8 bits to fp16; tiles round what
+// has an fp16 scale, to bf16 or to fp16.
+inline double rounding(const MatvecShape& s, double weight) {
+  return s.weights.is_grouped() && !s.weights.has_nibbles() ? std::abs(weight) * 0x1p-12 + 0x1p-25 : 0;
+}
+inline double rounding(const TileShape& s, double weight) {
+  return s.weights.is_grouped() && !s.weights.is_int4() ? std::abs(weight) * 0x1p-9 + 0x1p-25 : 0;
+}
+
 // x . W[n]. Each fp32 addition is off by at most 2^-24 of a partial sum, which sum |x w| bounds.
 template <class Shape>
 Dot dot(const Shape& s, const MatvecData& d, const std::vector<double>& x, int64_t n) {
-  double value = 0.0, absolute = 0.0;
+  double value = 0.0, absolute = 0.0, rounded = 0.0;
   for (int64_t k = 0; k < s.cols; ++k) {
     value += x[d.count(k)] * d.weight_value(n, k);
     absolute += std::abs(x[d.count(k)]) * magnitude(s, d, n, k);
+    rounded += std::abs(x[d.count(k)]) * rounding(s, d.weight_value(n, k));
   }
-  return {value, absolute * chain_length(s) * 0x1p-24};
+  return {value, absolute * chain_length(s) * 0x1p-24 + rounded};
 }
 
 // norm(x[m])

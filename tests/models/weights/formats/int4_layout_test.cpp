@@ -24,7 +24,8 @@ float int4_element(const WeightLayout& layout, const std::vector<uint32_t>& word
                    int64_t row, int64_t col) {
   const int64_t in_span = col % 128, piece = in_span / 32, lane = in_span % 32 / 8, pair = in_span % 8 / 2;
   const auto code_word = static_cast<size_t>(row * stride / 8 + col / 128 * 16 + lane * 4 + piece);
-  const auto scale_word = static_cast<size_t>(rows * stride / 8 + row * (stride / layout.group) + col / layout.group);
+  const auto scale_word =
+      static_cast<size_t>(rows * stride / 8 + row * layout.group_stride(stride) + col / layout.group);
   const uint32_t code = words.at(code_word) >> (4 * pair + 16 * (col % 2)) & 15, of_group = words.at(scale_word);
   return std::bit_cast<float>(of_group & 0xffffff00u) *
          (static_cast<float>(code) - static_cast<float>(of_group & 0xffu));
@@ -135,10 +136,10 @@ TEST(Int4Layouts, AreOfColumnsWhoseOrderIsStoredAndUsual) {
     std::vector<test::TestTensor> tensors = stored;
     for (const int64_t l : {0, 1}) {
       std::vector<int32_t> groups;
-      for (int32_t k = 0; k < Int4Checkpoint::kIntermediate; ++k) groups.push_back(group_of(k));
+      for (int32_t k = 0; k < test::SmallNetwork{}.intermediate; ++k) groups.push_back(group_of(k));
       tensors.push_back({"model.layers." + std::to_string(l) + ".mlp.down_proj.weight_g_idx",
                          "I32",
-                         {Int4Checkpoint::kIntermediate},
+                         {test::SmallNetwork{}.intermediate},
                          test::bytes_of(groups)});
     }
     write_text(file, test::safetensors_of(tensors));
