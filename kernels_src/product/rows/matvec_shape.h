@@ -89,6 +89,7 @@ struct MatvecShape {
   // (KernelRules.HoldForEveryWidth of tests/kernels/budgets_test.cpp).
   constexpr bool fits_one_row(int64_t n, int64_t of_threads) const {
     const int64_t c = chunks_of(of_threads);
+    const bool is_wide = weights.code == WeightCode::q8_offset && of_threads == kAloneOnSm;
     // x comes in fp32 with its gains, and then stays in fp16 beside what is multiplied.
     if (weights.is_quantized())
       return 12 * c * normed + in_flight(c, n) + (c * of_threads * 8 != stride ? 16 : 0) <=
@@ -97,7 +98,9 @@ struct MatvecShape {
                                                 (weights.in_blocks                             ? 40
                                                  : weights.has_nibbles() && weights.group < 64 ? 60
                                                                                                : 36) -
-                                                (rows > 1 ? 12 : 0);
+                                                (rows == 1 ? 0
+                                                 : is_wide ? 48
+                                                           : 12);
     const bool packed = !normed && keeps_packed(c), ragged = c * of_threads * 8 != stride;
     const int64_t x = packed ? 4 * c + 8 : 8 * c, gains = normed ? 4 * c : 0;
     const int64_t bound = registers_of(of_threads);

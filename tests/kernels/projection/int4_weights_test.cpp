@@ -54,7 +54,8 @@ TYPED_TEST_SUITE(Int4HeldTiles, HeldRuns, NameOfRun);
 
 // Spans that the warps divide and others; tiles of 8 rows and of 16.
 TYPED_TEST(Int4StreamedTiles, AgreeWithTheReference) {
-  expect_tiles_agree<TypeParam>({{128, 3, 256, 0}, {64, 8, 1408, 8}, {64, 16, 640, 0}, {128, 8, 2560, 0}, {32, 8, 640, 0}});
+  expect_tiles_agree<TypeParam>(
+      {{128, 3, 256, 0}, {64, 8, 1408, 8}, {64, 16, 640, 0}, {128, 8, 2560, 0}, {32, 8, 640, 0}});
 }
 // A group of rows of x and two.
 TYPED_TEST(Int4HeldTiles, AgreeWithTheReference) {

@@ -1,4 +1,6 @@
 // GGUF: blocks of every type against gguf's own dequantize(), and files with something wrong in them.
+#include <bit>
+#include <cmath>
 #include <functional>
 #include <type_traits>
 
@@ -22,6 +24,44 @@ TEST(GgufBlocks, AreDecodedToTheBitsOfGguf) {
     for (const int64_t step : {3, 1})
       EXPECT_EQ(test::digest_of(test::decoded(tensor, step)), about.at("digest").get<std::string>()) << name;
   }
+}
+
+float value_of_half(uint32_t bits) { return static_cast<float>(std::bit_cast<_Float16>(static_cast<uint16_t>(bits))); }
+
+// Scales that are products are rounded to fp16, and so are offsets.
+TEST(GgufBlocks, AreTheSameNumbersInTheLayoutsOfKernels) {
+  const Checkpoint checkpoint = Checkpoint::open(gguf_golden("types.gguf"));
+  const nlohmann::json expected = test::json_of(gguf_golden("types.json"));
+  int of_type[7] = {};
+  for (const auto& [name, about] : expected.items()) {
+    const std::vector<int64_t> shape = about.at("shape");
+    const EncodedMatrix& matrix = *checkpoint.require(name, shape).encoded;
+    const std::optional<WeightLayout> layout = matrix.group_layout();
+    ASSERT_EQ(layout.has_value(), name != "MXFP4.weight") << name;
+    if (!layout) continue;
+    ++of_type[static_cast<int>(layout->code)];
+    std::vector<float> values(static_cast<size_t>(shape[0] * shape[1]));
+    std::vector<uint8_t> codes(values.size());
+    matrix.decode(0, shape[0], values);
+    matrix.group_codes(0, shape[0], codes);
+    const std::vector<uint32_t> words = matrix.group_words(0, shape[0]);
+    ASSERT_EQ(words.size(), static_cast<size_t>(shape[0] * layout->group_words(shape[1]))) << name;
+    const bool has_offset = layout->group_bytes() == 4;
+    const float rounded = name.find("_K") != std::string::npos || name == "IQ4_XS.weight" ? 0x1p-11f : 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const size_t group = i / static_cast<size_t>(layout->group);
+      const uint32_t half = has_offset ? words[group] : words[group / 2] >> group % 2 * 16;
+      const float zero = has_offset              ? 0.0f
+                         : layout->has_nibbles() ? 8.0f
+                                                 : 128.0f,
+                  offset = has_offset ? value_of_half(words[group] >> 16) : 0.0f,
+                  product = value_of_half(half) * (static_cast<float>(codes[i]) - zero);
+      ASSERT_LE(std::abs(product + offset - values[i]),
+                rounded * (std::abs(product) + std::abs(offset)) + 0x1p-20f * rounded)
+          << name << ", element " << i;
+    }
+  }
+  EXPECT_EQ(std::vector(of_type, of_type + 7), (std::vector{0, 0, 0, 1, 2, 6, 3}));
 }
 
 // A copy of the golden Llama with some bytes changed.
