@@ -118,6 +118,7 @@ struct HalfX {
 
   NODEWRIGHT_DEVICE void multiply(Sums& sums, const Rows&, const uint4 (&words)[kGroup],
                                   const ExpertScales<kGroup>& scales, int word) const {
+    if (word >= Rows::kWords) return;  // of the last block, of no lane
     const auto of_row = [&](int r) { return scales.of[r % ExpertScales<kGroup>::kRows]; };
     NODEWRIGHT_UNROLL
     for (int g = 0; g < kGroups; ++g) {

@@ -84,6 +84,7 @@ TEST_P(GgufWeights, HaveTheSameBitsInEveryStepWithInvariantNumerics) {
 }
 
 class GgufMixture : public GgufWeights {};
+class TwoDevicesGgufMixture : public GgufMixture {};
 
 // Values of layers 0 and 2 are in another form than queries and keys, and all are brought to one.
 TEST_P(GgufMixture, HasLayersInSeveralForms) {
@@ -109,7 +110,7 @@ TEST_P(GgufMixture, ServesTheSameTokensAfterSleep) {
   }
 }
 
-TEST_P(GgufMixture, HasTheBitsOfOneDeviceInStages) {
+TEST_P(TwoDevicesGgufMixture, HasTheBitsOfOneDeviceInStages) {
   for (const int64_t rows : {1, 8}) {
     std::vector<Logits> first;
     for (const int count : {1, 2}) {
@@ -130,6 +131,7 @@ INSTANTIATE_TEST_SUITE_P(Types, GgufWeights,
                                          Stored{"Q4_K", WeightCode::q4_offset, 32}, kMixed),
                          name_of);
 INSTANTIATE_TEST_SUITE_P(Mixed, GgufMixture, testing::Values(kMixed), name_of);
+INSTANTIATE_TEST_SUITE_P(Mixed, TwoDevicesGgufMixture, testing::Values(kMixed), name_of);
 
 }  // namespace
 }  // namespace nodewright::gguf_weights_test
