@@ -39,7 +39,7 @@ template <class Format>
 struct GroupedWord {
   static constexpr int64_t kColumns = 8 * Format::kChunksOfWord;
   uint4 codes{};
-  uint32_t groups[kLayout.group_words_of_word()]{};
+  uint32_t groups[kHasGroups ? kLayout.group_words_of_word() : 1]{};
 
   NODEWRIGHT_DEVICE void load(const Dequantize& args, int64_t row, int64_t word) {
     const auto* const bytes = reinterpret_cast<const unsigned char*>(args.weight.data);
