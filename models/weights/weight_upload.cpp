@@ -322,6 +322,12 @@ void read_group_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begi
   });
 }
 
+std::vector<uint32_t> group_words_of(const TensorInfo& tensor, const WeightLayout& layout, int64_t first,
+                                     int64_t rows) {
+  std::vector<uint32_t> words = tensor.encoded->group_words(first, rows);
+  const WeightLayout own = *tensor.encoded->group_layout();
+  return own == layout ? words : offset_words(words, own, layout.group);
+}
 void read_group_words(const ReadTask& task, std::byte* chunk, uint64_t chunk_begin) {
   const WeightSource& source = *task.source;
   const WeightPart& part = *task.part;
@@ -330,7 +336,7 @@ void read_group_words(const ReadTask& task, std::byte* chunk, uint64_t chunk_beg
   std::vector<uint32_t> words;
   each_slice(task, of_row, [&](int64_t first, int64_t rows, int64_t tensor_row) {
     if (tensor.file != nullptr)
-      words = tensor.encoded->group_words(tensor_row, rows);
+      words = group_words_of(tensor, source.layout, tensor_row, rows);
     else
       words.assign(static_cast<size_t>(rows * of_row),
                    int4_scale_word(DrawnTensor(tensor, part.tensor_cols()).int4_scale(), 8));

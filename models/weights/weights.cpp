@@ -11,6 +11,7 @@
 
 #include "base/json_file.h"
 #include "models/config/part.h"
+#include "models/weights/formats/int4_words.h"
 #include "runtime/error.h"
 #include "runtime/memory/arena.h"
 
@@ -434,7 +435,7 @@ class Image {
     return columns && part.rows % kBlock == 0 && part.from % kBlock == 0;
   }
 
-  // That of all tensors.
+  // One for all tensors.
   static std::optional<WeightLayout> group_layout(const Source& source) {
     std::optional<WeightLayout> layout;
     const TensorInfo* known = nullptr;
@@ -442,8 +443,9 @@ class Image {
       if (part.tensor == known) continue;
       known = part.tensor;
       const std::optional<WeightLayout> own = known->encoded ? known->encoded->group_layout() : std::nullopt;
-      if (!own || part.transposed || (layout && *layout != *own) || source.cols % own->padded_to() != 0) return {};
-      layout = own;
+      if (!own || part.transposed || source.cols % own->padded_to() != 0) return {};
+      layout = layout ? common_layout(*layout, *own) : own;
+      if (!layout) return {};
     }
     return layout;
   }

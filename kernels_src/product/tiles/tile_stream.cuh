@@ -324,13 +324,16 @@ NODEWRIGHT_DEVICE void multiply_int4(PairSums (&sums)[kPairs], const Rows& x, co
 template <class Format, class Rows>
 NODEWRIGHT_DEVICE void multiply_grouped(PairSums (&sums)[kPairs], const Rows& x, const unsigned char* weights,
                                         const unsigned char* rows, const uint32_t* groups, int i, int span) {
-  const int column = (kSplits > 1 ? cluster_rank() * kColumns : 0) + span_column(span) + lane_column();
-  const auto* const of_column =
-      reinterpret_cast<const unsigned char*>(groups) + column / Format::kColumnsOfGroup * Format::kBytesOfGroup;
+  // Spans of a warp are kApart columns apart: whole groups, and mostly whole words of four lanes.
+  constexpr int kApart = kWarps * 64, kGroupsApart = kApart / Format::kColumnsOfGroup;
+  const int first = span_column(0), column = first + (kSplits > 1 ? cluster_rank() * kColumns : 0) + lane_column();
+  const int at = kApart % Format::kColumnsOfWords == 0 ? Format::span_byte(first) + i * bytes_of_columns(kApart)
+                                                       : Format::span_byte(first + i * kApart);
+  const auto* const of_column = reinterpret_cast<const unsigned char*>(groups) +
+                                (column / Format::kColumnsOfGroup + span * kGroupsApart) * Format::kBytesOfGroup;
   const GroupedSpan<Format, kRows, kInHalves> words(
       [&](int row) {
-        return *reinterpret_cast<const typename Format::SpanWord*>(weights + row * TileRing<Rows>::kRowBytes +
-                                                                   Format::span_byte(span_column(i)));
+        return *reinterpret_cast<const typename Format::SpanWord*>(weights + row * TileRing<Rows>::kRowBytes + at);
       },
       [&](int row) { return of_column + row * kGroupStride<kStride> * 4; });
   const auto fragment = [&](int s, int n) { return x.fragment(rows, i, span, s, n); };

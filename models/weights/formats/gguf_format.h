@@ -22,7 +22,7 @@ std::unique_ptr<WeightFormat> open_gguf(const std::filesystem::path& path,
 void dequantize_blocks(const GgufType& type, const std::byte* blocks, std::span<float> to);
 
 // As of EncodedMatrix, of a matrix in blocks: how kernels read it, and whole blocks as codes and as what groups share.
-// Scales and offsets are rounded to fp16; throws Error that names the tensor where one is beyond that.
+// Scales and offsets are rounded to fp16; throws Error that names the tensor where one is beyond 511.
 std::optional<WeightLayout> group_layout_of(const GgufType& type, int64_t cols);
 void group_codes_of(const GgufType& type, const std::byte* blocks, const WeightLayout& layout, std::span<uint8_t> to);
 std::vector<uint32_t> group_words_of(const GgufType& type, const std::byte* blocks, int64_t count,

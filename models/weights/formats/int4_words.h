@@ -2,6 +2,7 @@
 // formats store.
 #pragma once
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstddef>
@@ -9,6 +10,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "kernels_src/product/format/weight_layout.h"
 
@@ -30,6 +32,28 @@ inline uint32_t int4_scale_word(float scale, uint8_t zero) {
   const auto bits = std::bit_cast<uint32_t>(scale);
   const uint32_t rounded = std::isnan(scale) ? bits | 0x00400000u : bits + 0x7fu + (bits >> 8 & 1u);
   return (rounded & 0xffffff00u) | zero;
+}
+
+// Codes with groups that any matrix in `a` or `b` can be brought to: their codes and offset_words(). Empty: none are.
+inline std::optional<WeightLayout> common_layout(const WeightLayout& a, const WeightLayout& b) {
+  if (a == b) return a;
+  if (a.is_int4() || b.is_int4()) return {};  // whose scales are beyond fp16
+  return WeightLayout{.code = WeightCode::q8_offset, .group = std::min(a.group, b.group)};
+}
+// What groups share in `from`, a layout with fp16 scales, as scales and offsets of groups of `group` columns.
+inline std::vector<uint32_t> offset_words(std::span<const uint32_t> words, const WeightLayout& from, int64_t group) {
+  const bool has_offsets = from.group_bytes() == 4;
+  const float zero = from.has_nibbles() ? 8 : 128;
+  std::vector<uint32_t> all;
+  for (size_t i = 0; i < words.size() * (has_offsets ? 1 : 2); ++i) {
+    uint32_t word = has_offsets ? words[i] : words[i / 2] >> i % 2 * 16 & 0xffffu;
+    if (!has_offsets) {
+      const auto scale = static_cast<float>(std::bit_cast<_Float16>(static_cast<uint16_t>(word)));
+      word |= uint32_t{std::bit_cast<uint16_t>(static_cast<_Float16>(-zero * scale))} << 16;
+    }
+    all.insert(all.end(), static_cast<size_t>(from.group / group), word);
+  }
+  return all;
 }
 
 // A row of codes, a byte each. `to`: half as many bytes.

@@ -85,13 +85,13 @@ TEST_P(GgufWeights, HaveTheSameBitsInEveryStepWithInvariantNumerics) {
 
 class GgufMixture : public GgufWeights {};
 
-// Values of layers 0 and 2 are in another form than queries and keys.
-TEST_P(GgufMixture, KeepsWhatALayerHasInOneForm) {
+// Values of layers 0 and 2 are in another form than queries and keys, and all are brought to one.
+TEST_P(GgufMixture, HasLayersInSeveralForms) {
   LoadedModel loaded(checkpoint_.quantized());
   const ModelLayouts& layouts = loaded.model.config().layouts;
   ASSERT_EQ(layouts.of_layers.size(), size_t{GgufCheckpoint::kLayers});
   for (const size_t layer : {size_t{0}, size_t{2}}) {
-    EXPECT_FALSE(layouts.of_layers[layer].qkv.is_quantized());
+    EXPECT_EQ(layouts.of_layers[layer].qkv, (WeightLayout{WeightCode::q8_offset, false, 1, 16}));
     EXPECT_EQ(layouts.of_layers[layer].down.code, WeightCode::q8);
     EXPECT_EQ(layouts.of_layers[layer + 1].qkv.code, WeightCode::q4_offset);
     EXPECT_EQ(layouts.of_layers[layer + 1].down.code, WeightCode::q4_offset);
