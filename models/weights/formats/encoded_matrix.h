@@ -41,9 +41,11 @@ class EncodedMatrix {
   // columns, in order: how many columns share them for kernels (int4_words.h). Empty: the matrix is of another kind, or
   // kernels read no such groups. It may read the order of columns, and throws Error as decode() does.
   virtual std::optional<int64_t> int4_group() const { return {}; }
-  // Those codes of rows [first, first + rows), a byte each: [rows, cols].
+  // Those codes of rows [first, first + rows), 0 to 15, a byte each: [rows, cols] in the order of columns. Only where
+  // int4_group() is not empty; throws Error as decode() does.
   virtual void int4_codes(int64_t /*first*/, int64_t /*rows*/, std::span<uint8_t> /*to*/) const {}
-  // And a word of each of the groups: [rows, cols / int4_group()].
+  // The word of each of their groups: [rows, cols / int4_group()], the scale with 16 bits of mantissa and in the lowest
+  // byte the zero, 0 to 16 (int4_scale_word). Throws Error also for a zero that is no code.
   virtual std::vector<uint32_t> int4_scales(int64_t /*first*/, int64_t /*rows*/) const { return {}; }
 
   // "int4, groups of 128".
