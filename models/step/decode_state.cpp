@@ -112,11 +112,11 @@ uint64_t attention_partials(const ModelConfig& config, const StepShape& shape, c
   return static_cast<uint64_t>(single_rows * attend.head_tiles() * attend.splits * attend.partial_floats());
 }
 
-// The elements of the largest matrix in FP8 or int4.
-uint64_t most_dequantized(const ModelConfig& config) {
+// The elements of the largest matrix in FP8 or int4 that a library may multiply.
+uint64_t most_dequantized(const ModelConfig& config, const StepShape& shape) {
   uint64_t most = 0;
-  for (const Part part : {Part::qkv, Part::out, Part::gate_up, Part::down})
-    if (layout_of(config, part).is_quantized()) {
+  for (const Part part : {Part::qkv, Part::out, Part::gate_up, Part::down, Part::head})
+    if (layout_of(config, part).is_quantized() && (part != Part::head || shape.has_head_product())) {
       const MatrixSize size = matrix_size(config, part);
       most = std::max(most, static_cast<uint64_t>(size.outputs) * round_up_8(size.cols));
     }
@@ -148,7 +148,7 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   if (shape.with_products()) {
     if (config.has_dense())
       s.gate_up = arena.take<bf16>("gate_up", n * round_up_8(matrix_size(config, Part::gate_up).outputs));
-    if (const uint64_t elements = most_dequantized(config); elements > 0)
+    if (const uint64_t elements = most_dequantized(config, shape); elements > 0)
       s.dequantized = arena.take<bf16>("dequantized", elements, "workspace");
     if (!device.driver().is_cpu())
       s.workspace = arena.take<uint8_t>("products.workspace", kProductWorkspaceBytes, "workspace");

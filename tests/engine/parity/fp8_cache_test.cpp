@@ -213,6 +213,15 @@ TEST(Fp8CacheScales, AreRefusedWhereTheyAreNone) {
   expect_error([&] { logits_of_folder(of_heads.in_bf16()); },
                {"model.layers.1.self_attn.k_scale", "one scale", "shape [2]"});
   logits_of_folder(of_heads.in_bf16(), {});  // bf16 needs none
+
+  const Fp8Checkpoint of_int8(false, "", "", scales({{"k_scale", 0.5f}, {"v_scale", 0.5f}}));
+  const std::filesystem::path config = std::filesystem::path(of_int8.in_fp8()) / "config.json";
+  nlohmann::json changed = nlohmann::json::parse(read_text(config));
+  changed["quantization_config"]["kv_cache_scheme"] = {{"num_bits", 8}, {"type", "int"}};
+  write_text(config, changed.dump());
+  expect_error([&] { logits_of_folder(of_int8.in_fp8()); },
+               {of_int8.in_fp8(), "kv_cache_scheme, int of 8 bits by tensor", "--kv-cache-dtype bf16"});
+  logits_of_folder(of_int8.in_fp8(), {});
 }
 
 }  // namespace
