@@ -13,7 +13,7 @@
 namespace nodewright {
 namespace {
 
-constexpr int64_t kMostRows = 64, kPromptRows = 512;
+constexpr int64_t kMostRows = 65, kPromptRows = 512;  // one more than any kernel of a step's own has
 
 ModelConfig llama_1b() {
   ModelConfig c;

@@ -561,7 +561,7 @@ DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& c
   for (const Source& s : image.sources()) {
     sources.emplace(s.name, &s);
     if (are_scales(s.element))
-      weights.ranges_.back().bytes += s.bytes();
+      weights.ranges_.back().bytes = round_up(weights.ranges_.back().bytes + s.bytes(), 16);  // WeightLayout::bytes()
     else
       weights.ranges_.push_back({s.name, weights.buffer_.address() + s.offset, s.bytes(), "weight"});
   }

@@ -138,11 +138,21 @@ TEST(ShippedTuning, OfACacheInBf16CountsForOneInFp8) {
   config.cache = CacheFormat::fp8;
   const Tuning fp8 = shipped_tuning(tuning_key("NVIDIA H200", config));
   EXPECT_TRUE(fp8.steps == bf16.steps);
-  config.rounds_head = true;  // whose kernel is another
-  StepTuning expected = bf16.steps.at(1);
-  EXPECT_FALSE(expected.head == StepTuning{}.head);
-  expected.head = {};
-  EXPECT_TRUE(shipped_tuning(tuning_key("NVIDIA H200", config)).steps.at(1) == expected);
+}
+
+// The kernel of a head in FP8 is another, and so are its numbers.
+TEST(TuningFor, AHeadInFp8LeavesThatOfBf16Out) {
+  ModelConfig config;
+  Tuning tuning{.key = tuning_key("a GPU", config), .steps = {}, .products = {}};
+  tuning.steps[1].head.matvec.threads = 64, tuning.steps[1].out.matvec.threads = 96;
+  tuning.products.head[40] = 2;
+  config.cache = CacheFormat::fp8;
+  EXPECT_TRUE(tuning_for(tuning, tuning_key("a GPU", config)).steps == tuning.steps);
+  config.rounds_head = true;
+  const Tuning rounded = tuning_for(tuning, tuning_key("a GPU", config));
+  EXPECT_TRUE(rounded.steps.at(1).head == StepTuning{}.head);
+  EXPECT_EQ(rounded.steps.at(1).out.matvec.threads, 96);
+  EXPECT_TRUE(rounded.products == ProductSizes{});
 }
 
 }  // namespace
