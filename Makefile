@@ -71,7 +71,8 @@ test: test-tools
 	echo "Building the tests of untrusted input with the sanitizers"
 	tests/run_sanitized.sh build $$(cat build/sanitized_programs.txt)
 	phase "build with sanitizers"
-	ctest --test-dir build -LE '$(APART)' --output-on-failure -j$(JOBS) --output-junit test-times/ctest.xml
+	# One process more than cores: for a sixth of the time tests wait for a server, a terminal or a time limit.
+	ctest --test-dir build -LE '$(APART)' --output-on-failure -j$$(($(JOBS) + 1)) --output-junit test-times/ctest.xml
 	phase tests
 	python3 tests/profile.py build/test-times
 

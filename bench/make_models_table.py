@@ -49,21 +49,25 @@ FAMILIES = [
      "LayerNorm without shift, parallel blocks, neighbours turn, scaled logits", "cohere*", ["command-r7b"]),
 ]
 
-# quantized weights: who stores them so, quant_method, what is read, goldens in tests/golden/formats
+# quantized weights: who stores them so, quant_method, what is read, what of it layers keep on the device, goldens in
+# tests/golden/formats
 FORMATS = [
     ("FP8, as Qwen and DeepSeek publish it", ["fp8"],
-     "E4M3 with `weight_scale_inv` (a factor) for each block, in any float type, or one for a matrix", ["fp8_*"]),
+     "E4M3 with `weight_scale_inv` (a factor) for each block, in any float type, or one for a matrix",
+     "FP8; bf16 where blocks are not 128 x 128", ["fp8_*"]),
     ("compressed-tensors", ["compressed-tensors"],
      "FP8 for each matrix, row, group or block; int8; packed integers of 1, 2, 4 or 8 bits with or without zeros, in groups or "
      "rows, also ordered by `weight_g_idx`; NVFP4; MXFP4; several of them by `targets` and `ignore`, with `re:` patterns",
-     ["ct_*"]),
-    ("ModelOpt", ["modelopt", "modelopt_fp4"], "FP8, NVFP4; also with `hf_quant_config.json` alone", ["modelopt_*"]),
-    ("GPTQ", ["gptq"], "versions 1 and 2; 2, 4 and 8 bits; any `desc_act`; `dynamic` changes of bits and groups", ["gptq*"]),
-    ("AWQ", ["awq"], "version `gemm`", ["awq"]),
+     "FP8 of matrices, rows and blocks of 128 x 128; int4; else bf16", ["ct_*"]),
+    ("ModelOpt", ["modelopt", "modelopt_fp4"], "FP8, NVFP4; also with `hf_quant_config.json` alone", "FP8; NVFP4 becomes bf16", ["modelopt_*"]),
+    ("GPTQ", ["gptq"], "versions 1 and 2; 2, 4 and 8 bits; any `desc_act`; `dynamic` changes of bits and groups",
+     "int4 in the order of columns; else bf16", ["gptq*"]),
+    ("AWQ", ["awq"], "version `gemm`", "int4", ["awq"]),
     ("auto-round", ["auto-round", "intel/auto-round"],
-     "the integers of GPTQ, both versions, and of AWQ; `extra_config` by name and by pattern", ["auto_round*"]),
-    ("bitsandbytes", ["bitsandbytes"], "nf4 and fp4, blocks of any size, scales quantized or not, any storage type", ["bnb_*"]),
-    ("gpt-oss", ["mxfp4"], "MXFP4 blocks of experts; the family itself is not read", []),
+     "the integers of GPTQ, both versions, and of AWQ; `extra_config` by name and by pattern",
+     "int4; else bf16", ["auto_round*"]),
+    ("bitsandbytes", ["bitsandbytes"], "nf4 and fp4, blocks of any size, scales quantized or not, any storage type", "bf16", ["bnb_*"]),
+    ("gpt-oss", ["mxfp4"], "MXFP4 blocks of experts; the family itself is not read", "bf16", []),
 ]
 
 
@@ -132,11 +136,13 @@ def formats(_):
     """Formats of safetensors folders, with the errors of their goldens, and the types of GGUF files."""
     with open(os.path.join(ROOT, "tests", "golden", "parity.json")) as file:
         parity = json.load(file)["percent"]
-    lines = ["| stored by | `quant_method` | what is read | error, CPU driver |", "|---|---|---|---|"]
-    for who, methods, read, goldens in FORMATS:
+    lines = ["| stored by | `quant_method` | what is read | on the device | error, CPU driver |", "|---|---|---|---|---|"]
+    for who, methods, read, kept, goldens in FORMATS:
         of = ", ".join("%s on `formats/%s`" % (errors(parity, "formats/" + pattern), pattern) for pattern in goldens)
-        lines.append("| %s | %s | %s | %s |" % (who, ", ".join("`%s`" % method for method in methods), read, of or "bits only"))
-    lines.append("| GGUF | none: `--model FILE.gguf` | %s; split files by the name of the first | bits only |" % ", ".join(gguf_types()))
+        lines.append("| %s | %s | %s | %s | %s |"
+                     % (who, ", ".join("`%s`" % method for method in methods), read, kept, of or "bits only"))
+    lines.append("| GGUF | none: `--model FILE.gguf` | %s; split files by the name of the first | bf16 | bits only |"
+                 % ", ".join(gguf_types()))
     return "\n".join(lines) + "\n"
 
 

@@ -38,7 +38,7 @@ constexpr int64_t kSequences[] = {1, 8, 64};
 struct InspectOptions {
   std::filesystem::path model;
   std::string device = "auto";
-  std::string quantization = "none";
+  std::string quantization = "none", head = "none";
   std::string cache = "auto";
   int stages = 1;  // devices that the layers are cut over
   bool json = false;
@@ -161,7 +161,7 @@ ordered_json device_json(const std::string& name, const std::vector<StageSummary
   return {{"name", device.name()},
           {"free_bytes", free_bytes},
           {"read_bytes_per_s", read},
-          {"tuning", choose_tuning("auto", false, tuning_key(device, config)).words},
+          {"tuning", choose_tuning("auto", false, tuning_key(device.properties().name, config)).words},
           {"weights_fit", std::ranges::all_of(stages, fits_weights)},
           {"fits", fits}};
 }
@@ -198,7 +198,9 @@ ordered_json inspect(const InspectOptions& options) {
     if (error.parts().fault == Fault::usage) throw;  // otherwise it lacks files, which are listed below
   }
   const InspectedFolder folder =
-      inspect_folder(options.model, layer_matrices(options.quantization), cache_format(options.cache));
+      inspect_folder(options.model, layer_matrices(options.quantization), [&](ModelConfig& config) {
+        config.rounds_head = options.head == "fp8", config.cache = cache_format(options.cache);
+      });
   ordered_json report = {
       {"model", options.model.string()}, {"runs", folder.obstacles.empty()}, {"obstacles", obstacles_json(folder)}};
   if (folder.config) report.update(config_json(*folder.config));
@@ -352,6 +354,7 @@ void add_inspect(CLI::App& app, Action& chosen) {
       ->check(whole_number<uint32_t, 1>)
       ->capture_default_str();
   add_quantization_option(*command, options->quantization);
+  add_head_option(*command, options->head);
   add_cache_option(*command, options->cache);
   command->add_flag("--json", options->json, "print everything as JSON, sizes in bytes");
   command->callback([options, &chosen] { chosen = [options] { return inspect_command(*options); }; });

@@ -1,7 +1,6 @@
 #include "cli/inspect_folder.h"
 
 #include <exception>
-#include <functional>
 #include <utility>
 
 #include "base/file_to_read.h"
@@ -51,10 +50,11 @@ void look_at_text(const std::filesystem::path& folder, InspectedFolder& found) {
 
 }  // namespace
 
-InspectedFolder inspect_folder(const std::filesystem::path& folder, LayerMatrices matrices, CacheFormat cache) {
+InspectedFolder inspect_folder(const std::filesystem::path& folder, LayerMatrices matrices,
+                               const std::function<void(ModelConfig&)>& asked) {
   InspectedFolder found;
   look_at_configs(folder, found);
-  if (found.config) found.config->cache = cache;
+  if (found.config) asked(*found.config);
   look_at_weights(folder, matrices, found);
   look_at_text(folder, found);
   return found;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -27,7 +28,8 @@ struct InspectedFolder {
   std::vector<Obstacle> obstacles;
 };
 
-// Throws only what is no matter of the folder.
-InspectedFolder inspect_folder(const std::filesystem::path& folder, LayerMatrices matrices, CacheFormat cache);
+// `asked`: sets what no file says in the configuration. Throws only what is no matter of the folder.
+InspectedFolder inspect_folder(const std::filesystem::path& folder, LayerMatrices matrices,
+                               const std::function<void(ModelConfig&)>& asked);
 
 }  // namespace nodewright::cli

@@ -38,8 +38,9 @@ int quantize(const QuantizeOptions& options) {
                                                        }});
   bar.wipe();
   if (!made.too_odd.empty())
-    say("nodewright: {} matrices stay as they are, the first is {}: their widths are no multiple of 32\n",
-        made.too_odd.size(), visible_text(made.too_odd.front()));
+    say("nodewright: {} {}, the first is {}: the width is no multiple of 32\n", made.too_odd.size(),
+        made.too_odd.size() == 1 ? "matrix stays as it is" : "matrices stay as they are",
+        visible_text(made.too_odd.front()));
   say("nodewright: {} matrices in {}; {} of tensors became {} in {}\n", made.matrices, options.format,
       byte_size_text(made.bytes_before), byte_size_text(made.bytes), visible_text(options.out.string()));
   return 0;

@@ -19,6 +19,7 @@
 #include "cli/output/say.h"
 #include "engine/byte_size.h"
 #include "models/config/part.h"
+#include "models/weights/row_stride.h"
 #include "runtime/compilers/image_store.h"
 #include "runtime/error.h"
 #include "runtime/libraries/nccl_collectives.h"
@@ -57,9 +58,15 @@ std::vector<std::unique_ptr<Collectives>> nccl_of(const SessionOptions& options,
 // the time of bf16.
 void say_format(const DecoderModel& model, const SessionOptions& options) {
   const bool rounds = layer_matrices(options.quantization) == LayerMatrices::rounded;
-  if (options.quiet || (model.stored_as().empty() && !rounds)) return;
   const ModelConfig& config = model.config();
-  std::vector<std::string> in_fp8, in_int4, in_int8, in_bf16 = {"embedding", "head"};
+  if (options.quiet) return;
+  if (config.layouts.head.is_fp8())
+    say("nodewright: head: rounded to FP8 with a scale for each row ({}{})\n",
+        byte_size_text(static_cast<uint64_t>(config.layouts.head.bytes(config.head_rows(), row_stride(config.hidden)))),
+        config.tied ? " beside the embedding in bf16" : "");
+  if (model.stored_as().empty() && !rounds) return;
+  std::vector<std::string> in_fp8, in_int4, in_int8, in_bf16 = {"embedding"};
+  if (!config.layouts.head.is_fp8()) in_bf16.emplace_back("head");
   if (config.has_experts()) in_bf16.emplace_back("router");
   for (const Part part : {Part::qkv, Part::out, Part::gate_up, Part::down}) {
     const bool of_experts = config.has_experts() && (part == Part::gate_up || part == Part::down);
@@ -111,6 +118,7 @@ std::vector<DecoderModel> load_models(const OpenedDevice& opened, Stream& stream
   LoadOptions load{.context = options.max_context,
                    .draws_weights = options.load_format == "dummy",
                    .rounds_to_fp8 = layer_matrices(options.quantization) == LayerMatrices::rounded,
+                   .rounds_head = options.head == "fp8",
                    .cache = cache_format(options.cache)};
   for (const NamedFolder& one : named_folders("--merge-adapter", options.merged)) load.merged.push_back(one.folder);
   std::vector<DecoderModel> models;
@@ -186,6 +194,7 @@ void add_session_options(CLI::App& command, SessionOptions& options) {
       ->check(whole_number<uint32_t, 1>);
   add_load_format_option(command, options);
   add_quantization_option(command, options.quantization);
+  add_head_option(command, options.head);
   add_cache_option(command, options.cache);
   command.add_option("--tuning", options.tuning, "what `nodewright tune` wrote: auto, none or a file")
       ->capture_default_str();
@@ -248,6 +257,16 @@ void add_quantization_option(CLI::App& command, std::string& quantization) {
   command
       .add_option("--quantization", quantization,
                   "fp8: the layers' matrices are rounded to FP8 while they load, with a scale for each row")
+      ->check(CLI::IsMember({"none", "fp8"}))
+      ->capture_default_str();
+}
+
+void add_head_option(CLI::App& command, std::string& head) {
+  command
+      .add_option(
+          "--quantize-head", head,
+          "fp8: the head is rounded to FP8 while it loads, with a scale for each row; a copy of its own where it "
+          "is the embedding")
       ->check(CLI::IsMember({"none", "fp8"}))
       ->capture_default_str();
 }
@@ -318,7 +337,7 @@ Session::Session(const SessionOptions& options, OpenedDevice opened, Loading loa
       stream_(*opened_.device, "compute"),
       models_(load_models(opened_, stream_, options, loading)),
       tuning_(choose_tuning(options.tuning, numerics_of(options.numerics) == Numerics::invariant,
-                            tuning_key(*opened_.device, config()))) {
+                            tuning_key(opened_.device->properties().name, config()))) {
   if (options.collectives == "nccl" && !options.rank) collectives_ = nccl_of(options, opened_);
   for (size_t rank = 0; rank < models_.size(); ++rank) {
     Device& device = rank == 0 ? *opened_.device : *opened_.more[rank - 1];
@@ -331,7 +350,7 @@ Session::Session(const SessionOptions& options, OpenedDevice opened, Loading loa
 DecoderModel Session::load_another(const std::filesystem::path& folder) {
   SessionOptions other = options_;
   other.model = folder;
-  other.quantization = "none";
+  other.quantization = other.head = "none";
   other.cache = "auto";
   return std::move(load_models(opened_, stream_, other, Loading::done).front());
 }

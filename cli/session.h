@@ -31,6 +31,7 @@ struct SessionOptions {
   int64_t max_context = 0;  // 0: what the command needs
   std::string load_format = "auto";
   std::string quantization = "none";  // of the weights while they load
+  std::string head = "none";          // --quantize-head
   std::string cache = "auto";         // the dtype of keys and values
   std::vector<std::string> merged;    // NAME=DIR of adapters that become part of the weights
   LaunchSteps steps;
@@ -43,8 +44,8 @@ struct SessionOptions {
   bool quiet = false;            // no progress on stderr: another one of the process shows its own
 };
 
-// --model, --device, --edges, --numerics, --max-context, --load-format, --quantization, --kv-cache-dtype, --tuning,
-// --trace.
+// --model, --device, --edges, --numerics, --max-context, --load-format, --quantization, --quantize-head,
+// --kv-cache-dtype, --tuning, --trace.
 void add_session_options(CLI::App& command, SessionOptions& options);
 // --tp and --pp, of the commands that serve with an engine.
 void add_parallel_options(CLI::App& command, SessionOptions& options);
@@ -53,9 +54,10 @@ void add_parallel_options(CLI::App& command, SessionOptions& options);
 int devices_of_model(const SessionOptions& options, int replicas);
 // "--tp 2" or "--pp 2": the option that makes `devices` devices share the model.
 std::string sharing_words(const SessionOptions& options, int devices);
-// --load-format alone, --quantization alone, --kv-cache-dtype alone.
+// --load-format alone, --quantization alone, --quantize-head alone, --kv-cache-dtype alone.
 void add_load_format_option(CLI::App& command, SessionOptions& options);
 void add_quantization_option(CLI::App& command, std::string& quantization);
+void add_head_option(CLI::App& command, std::string& head);
 void add_cache_option(CLI::App& command, std::string& cache);
 // `word`: one that the parser lets through for --quantization, and for --kv-cache-dtype.
 LayerMatrices layer_matrices(const std::string& word);

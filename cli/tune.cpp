@@ -82,7 +82,7 @@ int tune(const TuneOptions& options) {
                  "against it");
     print(trial);
   };
-  const TuningKey key = tuning_key(session.device(), session.config());
+  const TuningKey key = tuning_key(session.device().properties().name, session.config());
   const std::filesystem::path path = options.out.empty() ? tuning_file(key) : options.out;
   umask(umask(0) | S_IWGRP | S_IWOTH);  // or the next command would not trust what lies there
   if (options.out.empty()) std::filesystem::create_directories(path.parent_path());
@@ -114,10 +114,11 @@ int remove_tuning(const TuneOptions& options) {
   check_model_folder(options.session.model);
   const OpenedDevice opened = open_device(options.session.device);
   ModelConfig config = read_model_config(options.session.model);
+  config.rounds_head = options.session.head == "fp8", config.cache = cache_format(options.session.cache);
   const Checkpoint checkpoint = options.session.load_format == "dummy" ? Checkpoint::dummy(options.session.model)
                                                                        : Checkpoint::open(options.session.model);
   config.layouts = weight_footprint(checkpoint, config, layer_matrices(options.session.quantization)).layouts;
-  const TuningKey key = tuning_key(*opened.device, config);
+  const TuningKey key = tuning_key(opened.device->properties().name, config);
   const std::filesystem::path path = tuning_file(key);
   std::error_code failure;
   const bool removed = !path.empty() && std::filesystem::remove(path, failure);
@@ -138,6 +139,8 @@ void add_tune(CLI::App& app, Action& chosen) {
   command->add_option("--device", options->session.device, kDeviceHelp)->capture_default_str();
   add_load_format_option(*command, options->session);
   add_quantization_option(*command, options->session.quantization);
+  add_head_option(*command, options->session.head);
+  add_cache_option(*command, options->session.cache);
   CLI::Option* const batch =
       command->add_option("--batch", options->tuner.rows, "rows of a step that decodes, one or more")
           ->capture_default_str();

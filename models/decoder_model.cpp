@@ -32,7 +32,7 @@ std::string format_words(const Checkpoint& checkpoint) {
 
 ModelConfig part_of(const ModelConfig& whole, const LoadOptions& options) {
   ModelConfig part = stage_of(shard_of(whole, options.shard), options.stage.index, options.stage.count);
-  part.cache = options.cache;
+  part.cache = options.cache, part.rounds_head = options.rounds_head;
   return part;
 }
 

@@ -25,6 +25,7 @@ struct LoadOptions {
                         // 0: the model's
   bool draws_weights = false;                      // no tensor is read: values are drawn for the shapes of config.json
   bool rounds_to_fp8 = false;                      // LayerMatrices::rounded, of what is merged, too
+  bool rounds_head = false;                        // ModelConfig::rounds_head
   CacheFormat cache = CacheFormat::bf16;           // ModelConfig::cache
   Shard shard = {};                                // what of it is loaded: config() is the part's
   Stage stage = {};                                // its index and count; the layers follow from them

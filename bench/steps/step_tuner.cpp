@@ -357,8 +357,7 @@ class Tuner {
 Tuning tune_steps(Device& device, KernelCache& kernels, const DecoderModel& model, const TunerOptions& options,
                   const std::function<void(const TunerTrial&)>& told) {
   const std::vector<Number> numbers = numbers_of(options.parts);
-  Tuning tuning{
-      .key = {.device = device.properties().name, .model = model_sizes(model.config())}, .steps = {}, .products = {}};
+  Tuning tuning{.key = tuning_key(device.properties().name, model.config()), .steps = {}, .products = {}};
   Tuner tuner({&device, &kernels, &model}, options, told);
   const auto tune = [&](const std::vector<int64_t>& all, bool of_prompts) {
     for (const int64_t rows : all)

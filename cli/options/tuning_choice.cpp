@@ -31,15 +31,25 @@ Tuning read_for(const std::filesystem::path& path, const TuningKey& key) {
                  .fault = Fault::usage});
   };
   if (tuning.key.device != key.device) refuse("the device", tuning.key.device, key.device);
-  if (tuning.key.model != key.model) refuse("a model of", tuning.key.model, key.model);
-  return tuning;
+  TuningKey near = key;
+  while (tuning.key.model != near.model) {
+    const TuningKey nearer = nearer_bf16(near);
+    if (nearer == near) refuse("a model of", tuning.key.model, key.model);
+    near = nearer;
+  }
+  return tuning_for(std::move(tuning), key);
+}
+
+// Where the user's own lies, if anywhere.
+std::filesystem::path own_file(const TuningKey& key) {
+  const std::filesystem::path path = tuning_file(key);
+  std::error_code unused;
+  if (path.empty() || std::filesystem::exists(path, unused)) return path;
+  const TuningKey nearer = nearer_bf16(key);
+  return nearer == key ? std::filesystem::path() : own_file(nearer);
 }
 
 }  // namespace
-
-TuningKey tuning_key(const Device& device, const ModelConfig& config) {
-  return {device.properties().name, model_sizes(config)};
-}
 
 TuningChoice choose_tuning(const std::string& word, bool invariant, const TuningKey& key) {
   const bool is_auto = word == "auto";
@@ -49,10 +59,9 @@ TuningChoice choose_tuning(const std::string& word, bool invariant, const Tuning
     refuse_pair("--tuning and --numerics",
                 "a tuned step sums in an order of its own, which invariant numerics cannot take",
                 "--tuning none, or --numerics fast");
-  const std::filesystem::path path = is_auto ? tuning_file(key) : std::filesystem::path(word);
+  const std::filesystem::path path = is_auto ? own_file(key) : std::filesystem::path(word);
   Tuning shipped = shipped_tuning(key);
-  std::error_code unused;
-  bool is_there = !is_auto || (!path.empty() && std::filesystem::exists(path, unused));
+  bool is_there = !path.empty();
   if (const std::string why = is_auto && is_there ? why_untrusted_file(path) : ""; !why.empty()) {
     say("nodewright: a tuning on disk is not used: {}; try: nodewright tune, or --tuning FILE\n", why);
     is_there = false;

@@ -16,9 +16,7 @@ struct TuningChoice {
 };
 
 // `word`: auto, none or a path. Throws Error where a file cannot be used, was measured for something else, or
-// contradicts invariant numerics.
+// contradicts invariant numerics. A file for nearer_bf16() counts where `key` has none of its own.
 TuningChoice choose_tuning(const std::string& word, bool invariant, const TuningKey& key);
-
-TuningKey tuning_key(const Device& device, const ModelConfig& config);
 
 }  // namespace nodewright::cli

@@ -47,9 +47,9 @@ struct Biases {
   bool operator==(const Biases&) const = default;
 };
 
-// How the matrices of a layer's products lie in device memory.
+// How the matrices of a layer's products lie in device memory, and the head.
 struct WeightLayouts {
-  WeightLayout qkv, out, gate_up, down;
+  WeightLayout qkv, out, gate_up, down, head;
   bool operator==(const WeightLayouts&) const = default;
 };
 // The same of a network: of each part its layout in every layer, bf16 where not all layers have one.
@@ -142,6 +142,7 @@ struct ModelConfig {
 
   ModelLayouts layouts;                   // as the weights have been loaded; until then of bf16
   CacheFormat cache = CacheFormat::bf16;  // of keys and values, as the engine is asked for; no file says it
+  bool rounds_head = false;  // to FP8 while it loads; no file says it. A tied one is then a copy of its own
 
   std::string dtype;  // what the file says its weights are ("bfloat16"), empty if it does not; the tensors decide
   GenerationDefaults generation;

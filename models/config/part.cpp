@@ -58,6 +58,7 @@ WeightLayout layout_of(const WeightLayouts& of, Part part) {
          : part == Part::out     ? of.out
          : part == Part::gate_up ? of.gate_up
          : part == Part::down    ? of.down
+         : part == Part::head    ? of.head
                                  : WeightLayout{};
 }
 

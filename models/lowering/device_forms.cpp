@@ -13,7 +13,7 @@
 namespace nodewright {
 namespace {
 
-constexpr int64_t kMostRows = 64, kPromptRows = 512;
+constexpr int64_t kMostRows = 65, kPromptRows = 512;  // one more than any kernel of a step's own has
 
 ModelConfig llama_1b() {
   ModelConfig c;
@@ -63,7 +63,9 @@ std::string products_of(const Layer& layer, bool emulated) {
   if (any(layer, [](const KernelChoice& k) { return has(k, "kHeld", 0); })) forms.push_back("tiles on tensor cores");
   if (any(layer, [](const KernelChoice& k) { return find_constant(k, "kBatch") != nullptr; }))
     forms.push_back("dot products");
-  if (layer.products > 0) forms.push_back(emulated ? "the driver's own products" : "cuBLASLt");
+  const bool in_bf16 = any(layer, [](const KernelChoice& k) { return k.request.name == "dequantize"; });
+  if (layer.products > 0)
+    forms.push_back(std::string(emulated ? "the driver's own products" : "cuBLASLt") + (in_bf16 ? " in bf16" : ""));
   return fmt::format("{}", fmt::join(forms, " and "));
 }
 
@@ -122,11 +124,20 @@ std::vector<std::string> device_forms(const DeviceProperties& device, bool emula
   const auto layer = [&](const ModelConfig& config, int64_t rows) {
     return layer_of(device, config, step_of(config, rows));
   };
+  const auto products_in = [&](const WeightLayout& layout) {
+    ModelConfig config = whole;
+    for (WeightLayout* of : {&config.layouts.qkv, &config.layouts.out, &config.layouts.gate_up, &config.layouts.down})
+      *of = layout;
+    config.layouts.gate_up.unit = 2;
+    return by_rows([&](int64_t rows) { return products_of(layer(config, rows), emulated); });
+  };
   return {
       device.has_programmatic_launch() ? "edges: programmatic, where the kernels allow it, and full" : "edges: full",
       device.has_clusters() ? fmt::format("clusters: up to {} blocks", device.cluster_blocks()) : "clusters: none",
       device.has_bulk_copies() && !emulated ? "tiles of weights: bulk copies" : "tiles of weights: copies by threads",
-      "products: " + by_rows([&](int64_t rows) { return products_of(layer(whole, rows), emulated); }),
+      "products: " + products_in({}),
+      "products in FP8: " + products_in({WeightCode::fp8}),
+      "products in int4: " + products_in({WeightCode::int4, false, 1, 128}),
       "attention: " + by_rows([&](int64_t rows) { return attention_of(layer(whole, rows)); }),
       "sums over ranks: " + by_rows([&](int64_t rows) { return sums_of(layer(part, rows)); }),
   };

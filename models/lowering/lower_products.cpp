@@ -158,12 +158,14 @@ LoweredRun head_product(const LoweringContext& at, const ProductSpec& spec) {
       .products = {{"head", spec.rows, product.cols, product.outputs, Element::f32,
                     row_stride(at.config.shard.most_of(at.config.vocab)), tuning, 0, at.config.logit_scale}}};
   add_bias_kernel(lowered, spec, at.config.logit_scale);
+  const size_t cap = lowered.kernels.size();
   if (at.config.logit_cap != 0)
     lowered.kernels.push_back(
         kernel_choice<CapLogits>({"cap_logits", {cap_constant("kCap", at.config.logit_cap)}},
                                  cap_logits_shape(static_cast<unsigned>(spec.rows), product.outputs)));
-  lowered.emit = emits([product](const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
-                                 HeadRows& head) {
+  add_dequantize_kernel(lowered, product);
+  lowered.emit = emits([product, cap](const LoadedRun& run, const StepPlace& step, const StepWeights& weights,
+                                      HeadRows& head) {
     const DecodeState& s = step.s;
     const int64_t stride = s.logits_part_stride;
     head.logits = s.logits_part.subview(0, as_written(s.sampled_rows, stride, product.outputs));
@@ -171,7 +173,7 @@ LoweredRun head_product(const LoweringContext& at, const ProductSpec& spec) {
     emit_product(run, step, weights, "logits", s.normed, product, s.logits_part);
     emit_bias(run, step, weights, "logits_bias", product, head.logits, stride);
     if (step.config.logit_cap != 0)
-      step.g.launch("cap", run.kernel<CapLogits>(run.kernels.size() - 1),
+      step.g.launch("cap", run.kernel<CapLogits>(cap),
                     {.logits = head.logits, .n_live = s.inputs.n_sampled, .vocab = product.outputs, .stride = stride});
   });
   return lowered;

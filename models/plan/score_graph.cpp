@@ -17,6 +17,7 @@ namespace {
 
 MatvecShape head_shape(const ModelConfig& config, const ScoreLimits& limits, const DeviceProperties& device) {
   MatvecShape shape{limits.slice_rows, config.hidden, row_stride(config.hidden), config.head_rows(), 1, true, {}};
+  shape.weights = config.layouts.head;
   shape.fit_segment(device.sm_count);
   return shape;
 }
@@ -64,6 +65,7 @@ Requests requests_of(KernelCache& cache, const ModelConfig& config, const ScoreL
   };
   std::vector<Constant> of_logits = logit_constants(config);
   of_logits.insert(of_logits.end(), {norm, {"kPostNorm", 0}, {"kBias", 0}});
+  if (config.layouts.head.is_quantized()) of_logits = constants_of(config.layouts.head.constants(), of_logits);
   const MatvecShape by_rows = head_shape(config, limits, device);
   if (limits.with_products)
     requests.norm = {"norm_rows", {norm, {"kCols", config.hidden}, {"kPostNorm", 0}}};

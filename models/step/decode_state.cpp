@@ -112,16 +112,18 @@ uint64_t attention_partials(const ModelConfig& config, const StepShape& shape, c
   return static_cast<uint64_t>(single_rows * attend.head_tiles() * attend.splits * attend.partial_floats());
 }
 
-// The elements of the largest quantized matrix that a library multiplies: none of experts.
-uint64_t most_dequantized(const ModelConfig& config) {
+// The elements of the largest quantized matrix that a library may multiply: none of experts.
+uint64_t most_dequantized(const ModelConfig& config, const StepShape& shape) {
   uint64_t most = 0;
+  const auto look_at = [&](const WeightLayouts& layouts, Part part) {
+    if (!layout_of(layouts, part).is_quantized()) return;
+    const MatrixSize size = matrix_size(config, part);
+    most = std::max(most, static_cast<uint64_t>(size.outputs) * round_up_8(size.cols));
+  };
   for (size_t layer = 0; layer < static_cast<size_t>(config.all_layers()); ++layer)
     for (const Part part : {Part::qkv, Part::out, Part::gate_up, Part::down})
-      if (layout_of(config.layouts.of_layer(layer), part).is_quantized() &&
-          (config.has_dense() || part == Part::qkv || part == Part::out)) {
-        const MatrixSize size = matrix_size(config, part);
-        most = std::max(most, static_cast<uint64_t>(size.outputs) * round_up_8(size.cols));
-      }
+      if (config.has_dense() || part == Part::qkv || part == Part::out) look_at(config.layouts.of_layer(layer), part);
+  if (shape.has_head_product()) look_at(config.layouts, Part::head);
   return most;
 }
 
@@ -150,7 +152,7 @@ void lay_out_activations(Arena& arena, DecodeState& s, const ModelConfig& config
   if (shape.with_products()) {
     if (config.has_dense())
       s.gate_up = arena.take<bf16>("gate_up", n * round_up_8(matrix_size(config, Part::gate_up).outputs));
-    if (const uint64_t elements = most_dequantized(config); elements > 0)
+    if (const uint64_t elements = most_dequantized(config, shape); elements > 0)
       s.dequantized = arena.take<bf16>("dequantized", elements, "workspace");
     if (!device.driver().is_cpu())
       s.workspace = arena.take<uint8_t>("products.workspace", kProductWorkspaceBytes, "workspace");

@@ -15,7 +15,7 @@ NetworkForm network_form(const Network& network) {
     form.tiles |= in_layer && multiplies && !bare;
     form.products &= !bare;
     biased &= !in_layer || !multiplies || op.bias;
-    form.quantized |= multiplies && op.weights.is_quantized();
+    form.quantized |= in_layer && multiplies && op.weights.is_quantized();
     form.alone &= op.kind != OpKind::reduce;
     form.gained &= (op.kind != OpKind::norm || op.norm == Norm::rms) && op.kind != OpKind::expert_product;
   };

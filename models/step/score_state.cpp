@@ -77,7 +77,7 @@ ScoreLimits score_limits(const ModelConfig& config, const DecodeLimits& limits, 
   ScoreLimits score{.step_rows = limits.rows, .slice_rows = std::max<int64_t>(std::min(limits.rows, slice_rows), 2)};
   const int64_t from = limits.products_from.value_or(kProductsFromRows);
   score.with_products = limits.numerics == Numerics::fast && from > 0 && network_form(network_of(config)).products &&
-                        score.slice_rows >= std::min(from, kProductsFromRows);
+                        score.slice_rows >= std::min(from, kProductsFromRows) && !config.layouts.head.is_quantized();
   score.may_hold = step_shape(network_form(network_of(config)), limits, 1).always_holds(config);
   score.beside_adapters = limits.adapters.any();
   return score;

@@ -29,6 +29,7 @@ using nlohmann::ordered_json;
 
 constexpr int64_t kFormat = 2;  // 1: rings of tiles counted spans, not stages
 constexpr uint64_t kMostBytes = 1 << 20;
+const std::string kHeadInFp8 = ", head fp8", kCacheInFp8 = ", cache fp8";  // the end of a key's model
 
 constexpr std::array<std::pair<Arithmetic, const char*>, 3> kArithmetics = {
     {{Arithmetic::matvec, "matvec"}, {Arithmetic::tiles, "tiles"}, {Arithmetic::products, "products"}}};
@@ -235,6 +236,29 @@ std::string model_sizes(const ModelConfig& c) {
                      has_post_norms(network_of(c)) ? ", behind blocks" : "", fmt::join(formats, ", "));
 }
 
+TuningKey tuning_key(std::string device, const ModelConfig& config) {
+  return {std::move(device), model_sizes(config) + (config.rounds_head ? kHeadInFp8 : "") +
+                                 (config.cache == CacheFormat::fp8 ? kCacheInFp8 : "")};
+}
+
+TuningKey nearer_bf16(TuningKey key) {
+  for (const std::string& ending : {kCacheInFp8, kHeadInFp8})
+    if (key.model.ends_with(ending)) {
+      key.model.resize(key.model.size() - ending.size());
+      break;
+    }
+  return key;
+}
+
+Tuning tuning_for(Tuning tuning, const TuningKey& key) {
+  const auto has_fp8_head = [](const TuningKey& of) { return of.model.find(kHeadInFp8) != std::string::npos; };
+  if (has_fp8_head(key) != has_fp8_head(tuning.key)) {
+    for (auto& [rows, step] : tuning.steps) step.head = {};
+    tuning.products.head.clear();
+  }
+  return tuning;
+}
+
 std::filesystem::path tuning_file(const TuningKey& key) {
   const std::filesystem::path folder = ImageStore::default_folder();
   if (folder.empty()) return {};
@@ -264,6 +288,7 @@ Tuning read_tuning(const std::filesystem::path& path) {
 Tuning shipped_tuning(const TuningKey& key) {
   for (const EmbeddedSource& file : shipped_tunings())
     if (Tuning tuning = tuning_of(json::parse(file.text), std::string(file.path)); tuning.key == key) return tuning;
+  if (const TuningKey nearer = nearer_bf16(key); nearer != key) return tuning_for(shipped_tuning(nearer), key);
   return {.key = key, .steps = {}, .products = {}};
 }
 

@@ -60,9 +60,14 @@ struct StepTuning {
 
 struct TuningKey {
   std::string device;  // as the driver calls it
-  std::string model;   // the sizes that decide what a step costs: model_sizes()
+  std::string model;   // the sizes that decide what a step costs: model_sizes(), and what of head and cache is FP8
   bool operator==(const TuningKey&) const = default;
 };
+
+TuningKey tuning_key(std::string device, const ModelConfig& config);
+// The key of the same steps with a cache, or else a head, in bf16, whose tuning counts until theirs is measured; `key`
+// where both are.
+TuningKey nearer_bf16(TuningKey key);
 
 // "hidden 2048, layers 16, heads 32 of 64 for 8, intermediate 8192, vocab 128256, rms": equal for checkpoints whose
 // steps take the same kernels.
@@ -93,7 +98,12 @@ std::filesystem::path tuning_file(const TuningKey& key);
 // Throws Error with the path, and with the key or the number that is wrong.
 Tuning read_tuning(const std::filesystem::path& path);
 
-// What the library ships for this device and model (models/tuning); without steps where it ships nothing.
+// The same numbers for steps of `key`, which nearer_bf16() leads to the tuning's own from: without those of a head in
+// another format.
+Tuning tuning_for(Tuning tuning, const TuningKey& key);
+
+// What the library ships for this device and model, or else for nearer_bf16() (models/tuning); without steps where it
+// ships nothing.
 Tuning shipped_tuning(const TuningKey& key);
 std::string tuning_json(const Tuning& tuning);
 

@@ -6,9 +6,13 @@
 #include <initializer_list>
 
 #include "models/weights/formats/stored_tensor.h"
+#include "models/weights/formats/weight_format.h"
+#include "runtime/error.h"
 
 namespace nodewright {
 namespace {
+
+constexpr const char* kAdvice = "--kv-cache-dtype bf16";
 
 const TensorInfo* first_of(const Checkpoint& checkpoint, std::initializer_list<std::string> names) {
   for (const std::string& name : names)
@@ -18,7 +22,6 @@ const TensorInfo* first_of(const Checkpoint& checkpoint, std::initializer_list<s
 
 float read_scale(const TensorInfo* tensor) {
   if (tensor == nullptr) return 1;
-  constexpr const char* kAdvice = "--kv-cache-dtype bf16";
   for (const int64_t size : tensor->shape)
     if (size != 1)
       refuse_stored(*tensor,
@@ -42,6 +45,15 @@ CacheScaleTensors find_cache_scales(const Checkpoint& checkpoint, const TensorNa
                                  attention + "kv_scale"});
   };
   return {find(names.qkv.size() == 3 ? names.qkv[1] : names.qkv[0], "k_scale"), find(names.qkv.back(), "v_scale")};
+}
+
+void check_cache_scheme(const Checkpoint& checkpoint) {
+  if (checkpoint.format() == nullptr || checkpoint.format()->other_cache().empty()) return;
+  throw Error({.doing = "keep keys and values in FP8 for",
+               .object = checkpoint.folder().string(),
+               .detail = fmt::format("its scales are those of {}, not of FP8 with a scale for each layer",
+                                     checkpoint.format()->other_cache()),
+               .advice = kAdvice});
 }
 
 CacheScales read_cache_scales(const CacheScaleTensors& tensors) {

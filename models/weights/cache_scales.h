@@ -22,6 +22,9 @@ struct CacheScaleTensors {
 // `layer`: what the names of its tensors begin with, "model.layers.3.".
 CacheScaleTensors find_cache_scales(const Checkpoint& checkpoint, const TensorNames& names, const std::string& layer);
 
+// Throws Error where the checkpoint's scales are of another cache than one in FP8 with a scale for each layer.
+void check_cache_scheme(const Checkpoint& checkpoint);
+
 // Throws Error, with the name of the tensor, unless each is one number, finite and above 0.
 CacheScales read_cache_scales(const CacheScaleTensors& tensors);
 

@@ -47,6 +47,7 @@ class Image {
   Image(const Checkpoint& checkpoint, const ModelConfig& config, LayerMatrices matrices = LayerMatrices::bf16)
       : checkpoint_(checkpoint), config_(config), names_(config.names), matrices_(matrices) {
     const ModelConfig& c = config;
+    if (c.cache == CacheFormat::fp8) check_cache_scheme(checkpoint);
     // A file saved from the network without its head leaves the prefix out.
     const std::string bare = names_.embedding + ".weight";
     for (const std::string& prefix : {names_.prefix, names_.other_prefix, std::string()})
@@ -57,7 +58,7 @@ class Image {
     const std::string& prefix = names_.prefix;
     const Stage& stage = c.stage;
 
-    kept_ = stage.is_first() || (stage.is_last() && c.tied);
+    kept_ = stage.is_first() || (stage.is_last() && is_head_tied());
     matrix("embedding", c.hidden, of_vocabulary(prefix + names_.embedding));
     kept_ = stage.is_first();
     if (c.learned_positions) matrix("positions", c.hidden, whole(prefix + names_.positions, c.max_position));
@@ -65,7 +66,7 @@ class Image {
       layer(l - stage.first_layer, fmt::format("l{}.", l), fmt::format("{}{}.{}.", prefix, names_.layers, l));
     kept_ = stage.is_last();
     norm("final_norm", prefix, names_.final_norm);
-    if (!c.tied) matrix("head", c.hidden, of_vocabulary(names_.head));
+    if (!is_head_tied()) matrix("head", c.hidden, of_vocabulary(c.tied ? prefix + names_.embedding : names_.head));
     refuse_unused();
     if (matrices == LayerMatrices::rounded) check_rounding();
     if (matrices != LayerMatrices::bf16) {
@@ -79,6 +80,7 @@ class Image {
     if (matrices == LayerMatrices::rounded && layouts_ == ModelLayouts{})
       refuse_rounding(names_.transposed ? "its matrices are stored with their inputs first"
                                         : "none of its layers' matrices has a width that is a multiple of 16");
+    if (c.rounds_head && stage.is_last()) layouts_.head = round_head();
     for (Source& source : sources_) {
       source.offset = bytes_;
       bytes_ += source.bytes();
@@ -106,7 +108,7 @@ class Image {
     const Stage& stage = config_.stage;
     uint64_t bytes = 0;
     for (const Source& source : sources_) {
-      const bool embedding = source.name == "embedding", is_head = embedding && config_.tied && stage.is_last();
+      const bool embedding = source.name == "embedding", is_head = embedding && is_head_tied() && stage.is_last();
       if (stage.is_first() && (embedding || source.name == "positions")) bytes += source.row_bytes();
       if ((!embedding || is_head) && source.name != "positions") bytes += source.bytes();
     }
@@ -361,12 +363,30 @@ class Image {
 
   // ---- Codes
 
-  [[noreturn]] void refuse_rounding(std::string why) const {
+  bool is_head_tied() const { return config_.tied && !config_.rounds_head; }
+
+  [[noreturn]] void refuse_rounding(std::string why, const char* option = "--quantization") const {
     throw Error({.doing = "round the weights to FP8 of",
                  .object = checkpoint_.folder().string(),
                  .detail = std::move(why),
-                 .advice = "leave out --quantization fp8",
+                 .advice = fmt::format("leave out {} fp8", option),
                  .fault = Fault::usage});
+  }
+
+  // The head, the last source, with its scales behind it.
+  WeightLayout round_head() {
+    const auto refuse = [&](std::string why) { refuse_rounding(std::move(why), "--quantize-head"); };
+    if (config_.shard.is_part()) refuse("devices of --tp multiply a head in bf16 alone");
+    Source& head = sources_.back();
+    for (const WeightPart& part : head.parts)
+      if (part.tensor->encoded != nullptr)
+        refuse(fmt::format("its head is stored as {}", part.tensor->encoded->format()));
+    const std::optional<WeightLayout> layout = fp8_layout(head, 1, true);
+    if (!layout) refuse(fmt::format("its head has {} columns, which are no multiple of 16", head.cols));
+    head.element = SourceElement::codes;
+    head.layout = *layout;
+    sources_.push_back(scales_of(head));
+    return *layout;
   }
 
   void check_rounding() const {
@@ -383,7 +403,7 @@ class Image {
         all.push_back(std::move(source));
         const std::string& name = all.back().name;
         if (!name.starts_with('l') || !name.ends_with("." + part)) continue;
-        std::optional<WeightLayout> layout = fp8_layout(all.back(), unit);
+        std::optional<WeightLayout> layout = fp8_layout(all.back(), unit, matrices_ == LayerMatrices::rounded);
         if (!layout) layout = group_layout(all.back());
         if (!layout) continue;
         layouts_.of_layers[std::stoul(name.substr(1))].*of_part = *layout;
@@ -405,8 +425,8 @@ class Image {
     return name;
   }
 
-  // Scales of rows, or of blocks that are groups of the layout's rows.
-  std::optional<WeightLayout> fp8_layout(const Source& source, int64_t unit) const {
+  // Scales of rows, or of blocks that are groups of the layout's rows. `rounded`: what is stored as numbers becomes so.
+  std::optional<WeightLayout> fp8_layout(const Source& source, int64_t unit, bool rounded) const {
     constexpr int64_t kBlock = WeightLayout::kScaleBlock;
     WeightLayout layout{WeightCode::fp8, false, unit};
     if (source.parts.empty() || source.cols % layout.word_columns() != 0 || source.cols != source.stride) return {};
@@ -415,7 +435,7 @@ class Image {
       std::optional<ScaleBlock> block;
       if (part.tensor->encoded != nullptr)
         block = part.tensor->encoded->fp8_block();
-      else if (matrices_ == LayerMatrices::rounded)
+      else if (rounded)
         block = {1, part.tensor_cols()};
       if (!block || part.transposed) return {};
       const bool of_rows = block->cols >= part.tensor_cols(),
@@ -557,7 +577,7 @@ DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& c
   for (const Source& s : image.sources()) {
     sources.emplace(s.name, &s);
     if (s.element == SourceElement::scales)
-      weights.ranges_.back().bytes += s.bytes();
+      weights.ranges_.back().bytes = round_up(weights.ranges_.back().bytes + s.bytes(), 16);  // WeightLayout::bytes()
     else
       weights.ranges_.push_back({s.name, weights.buffer_.address() + s.offset, s.bytes(), "weight"});
   }
@@ -607,7 +627,7 @@ DecoderWeights::Places DecoderWeights::place(Device& device, const Checkpoint& c
       weights.gain_behind_ = vector(fmt::format("l{}.attention_norm", first + config.layers));
   }
   weights.final_norm_ = norm("final_norm");
-  if (config.stage.is_last()) weights.head_ = config.tied ? weights.embedding_ : matrix("head");
+  if (config.stage.is_last()) weights.head_ = sources.contains("head") ? matrix("head") : weights.embedding_;
 
   weights.layouts_ = image.layouts();
   weights.bytes_per_token_ = image.bytes_per_token();

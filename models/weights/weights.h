@@ -63,7 +63,8 @@ struct WeightFootprint {
 };
 // From the headers, the order of int4 matrices' columns, and an FP8 cache's scales: no weight is read. Throws Error
 // where config and tensors disagree, as load does, where those scales are none, and (usage) where the matrices are to
-// be rounded of a quantized checkpoint, or of a network that has none in a shape for FP8.
+// be rounded of a quantized checkpoint, or of a network that has none in a shape for FP8, or where
+// ModelConfig::rounds_head asks for a head that a team shares, or that is quantized.
 WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config,
                                  LayerMatrices matrices = LayerMatrices::bf16);
 
@@ -86,7 +87,7 @@ class DecoderWeights {
 
   const WeightMatrix& embedding() const { return embedding_; }   // [vocab, hidden]
   const WeightMatrix& positions() const { return positions_; }   // [max_position, hidden], if they are learned
-  const WeightMatrix& head() const { return head_; }             // [vocab, hidden]; the embedding if tied
+  const WeightMatrix& head() const { return head_; }             // [vocab, hidden]; the embedding if tied and in bf16
   const NormWeights& final_norm() const { return final_norm_; }  // [hidden]
   const std::vector<LayerWeights>& layers() const { return layers_; }
   // For a stage of a pipeline: the post norm of the layer before its first, whose output it may have to add; and the

@@ -103,7 +103,7 @@ void ServeMetrics::see(const Engine& engine) {
   seen.cached_pages = pool.cached_pages();
   seen.pages = pool.free_pages() + seen.owned_pages + seen.cached_pages;
   seen.page_tokens = pool.page_tokens();
-  seen.cache = name_of(engine.slots().config_of(0).cache);
+  seen.cache_is_fp8 = engine.slots().config_of(0).cache == CacheFormat::fp8;
   const BuiltGraphs& built = engine.slots().built();
   seen.graph_build_ms = built.ms + built.choice_ms;
   seen.graphs = std::ssize(built.graphs);
@@ -169,7 +169,7 @@ void ServeMetrics::add_engine(MetricText& out) const {
   out.gauge("vllm:cache_config_info", "Tokens of a page, pages, and what keys and values are kept in", 1,
             {{"block_size", std::to_string(seen_.page_tokens)},
              {"num_gpu_blocks", std::to_string(seen_.pages)},
-             {"cache_dtype", std::string(seen_.cache)}});
+             {"cache_dtype", seen_.cache_is_fp8 ? "fp8" : "auto"}});  // vLLM's words
   const std::pair<const char*, SleepLevel> states[] = {{"awake", SleepLevel::awake},
                                                        {"weights_offloaded", SleepLevel::weights_on_host},
                                                        {"discard_all", SleepLevel::weights_dropped}};

@@ -83,7 +83,7 @@ class ServeMetrics {
     KvPool::Stats pool;
     int64_t running = 0, waiting = 0, preemptions = 0;
     int64_t pages = 0, owned_pages = 0, cached_pages = 0, page_tokens = 0;
-    std::string_view cache;  // dtype
+    bool cache_is_fp8 = false;
     double graph_build_ms = 0;
     int64_t graphs = 0;
     MemoryUse memory;

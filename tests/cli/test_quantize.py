@@ -167,6 +167,28 @@ class Quantize(CommandTest):
             self.assertRegex(done.stderr.decode(), r"down \(its %d columns are no multiple of 16\)" % config["intermediate_size"])
         self.assertEqual("", self.divergence(DEMO)[1])
 
+    def test_a_head_is_rounded_on_request_and_the_tokens_stay(self):
+        words = on_device("generate", DEMO, "--prompt", "The dog", "--greedy", "--max-tokens", "24")
+        plain, rounded = run(*words), run(*words, "--quantize-head", "fp8")
+        self.assertEqual(plain.stdout, rounded.stdout)
+        self.assertRegex(rounded.stderr.decode(), r"\Anodewright: head: rounded to FP8 with a scale for each row "
+                                                  r"\(401 kB beside the embedding in bf16\)\n\Z")
+        nats, _ = self.divergence(DEMO, "--quantize-head", "fp8")
+        self.assertGreater(nats, 1e-6)
+        self.assertLess(nats, 0.002)
+        self.assertIn("bf16: embedding (", self.divergence(DEMO, "--quantize-head", "fp8", "--quantization", "fp8")[1])
+        plain, rounded = (json.loads(self.succeed("inspect", DEMO, "--device", "none", "--json", *words))
+                          for words in ((), ("--quantize-head", "fp8")))
+        head = 2048 * (192 + 4)
+        self.assertEqual(plain["device_bytes"] + head, rounded["device_bytes"])
+        self.assertEqual(plain["weight_bytes_per_token"] - 2048 * 192 * 2 + head, rounded["weight_bytes_per_token"])
+        self.assertIn(", head fp8", self.succeed(*on_device("tune", DEMO, "--quantize-head", "fp8", "--remove"), NODEWRIGHT_CACHE=self.folder))
+        self.assert_refused(USAGE, ["--tp", "--quantize-head"], "run", DEMO, "--device", "cpu:devices=2", "--tp", "2", "--quantize-head", "fp8")
+        self.assert_refused(USAGE, ["60 columns", "multiple of 16", "--quantize-head"],
+                            *on_device("generate", golden_model("qwen3/normed_heads"), "--prompt-ids", "1,2", "--quantize-head", "fp8"))
+        self.assert_refused(USAGE, ["--quantize-head: 'int4' is none of none, fp8"],
+                            *on_device("generate", DEMO, "--prompt-ids", "1", "--quantize-head", "int4"))
+
     def test_inspect_and_tune_know_of_it(self):
         plain, rounded = (json.loads(self.succeed("inspect", DEMO, "--device", "none", "--json", *words)) for words in ((), ("--quantization", "fp8")))
         stored = json.loads(self.succeed("inspect", self.made("fp8-row"), "--device", "none", "--json"))

@@ -116,7 +116,7 @@ class ModelServerProtocol(unittest.TestCase):
         (_, labels, value), = info.samples
         self.assertEqual((1, "40"), (value, labels["num_gpu_blocks"]))
         self.assertLess(0, int(labels["block_size"]))
-        self.assertEqual("bf16", labels["cache_dtype"])
+        self.assertEqual("auto", labels["cache_dtype"])
         self.assertNotIn("vllm:lora_requests_info", scrape())  # there are no adapters
 
     def test_counters_and_histograms_of_dashboards_count_a_request(self):

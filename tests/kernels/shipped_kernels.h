@@ -77,10 +77,10 @@ inline std::vector<NamedModel> shipped_models() {
           {"Qwen3-30B-A3B", qwen3_30b_a3b()}, {"gemma-3-1b", gemma3_1b()},  {"gpt2", gpt2_small()}};
 }
 
-// The same with FP8 weights: a scale a row, or of blocks.
+// The same with FP8 weights: a scale a row, of the head, too, or of blocks.
 inline ModelConfig with_fp8(ModelConfig config, bool in_blocks) {
   const WeightLayout layout{WeightCode::fp8, in_blocks, 1}, of_gates{WeightCode::fp8, in_blocks, config.gated ? 2 : 1};
-  config.layouts = {layout, layout, of_gates, layout};
+  config.layouts = {layout, layout, of_gates, layout, in_blocks ? WeightLayout{} : layout};
   return config;
 }
 // And with codes in groups.

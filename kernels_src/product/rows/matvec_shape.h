@@ -20,7 +20,8 @@ struct MatvecTuning {
   bool operator==(const MatvecTuning&) const = default;
 };
 
-// y[rows, outputs] = x[rows, cols] . W[outputs, cols]^T, W with `stride` elements a row (a multiple of 8, of FP8 16).
+// y[rows, outputs] = x[rows, cols] . W[outputs, cols]^T, W with `stride` elements a row (a multiple of 8, of FP8 16, of
+// int4 128).
 struct MatvecShape {
   int64_t rows = 1;     // rows of the bucket
   int64_t cols = 0;     // elements of x that count

@@ -20,7 +20,8 @@ struct TileTuning {
   bool operator==(const TileTuning&) const = default;
 };
 
-// y[rows, outputs] = x[rows, cols] . W[outputs, cols]^T, W with `stride` elements a row (a multiple of 8, of FP8 16).
+// y[rows, outputs] = x[rows, cols] . W[outputs, cols]^T, W with `stride` elements a row (a multiple of 8, of FP8 16, of
+// int4 128).
 struct TileShape {
   static constexpr int64_t kMostSplits = 8;  // blocks of a cluster
   static constexpr int64_t kMostHeldRows = 32;

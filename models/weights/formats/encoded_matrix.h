@@ -42,9 +42,10 @@ class EncodedMatrix {
   // Empty: the matrix is of another kind, or kernels read no such groups. It may read the order of columns, and throws
   // Error as decode() does.
   virtual std::optional<WeightLayout> group_layout() const { return {}; }
-  // The codes of rows [first, first + rows) in that layout, a byte each: [rows, cols].
+  // The codes of rows [first, first + rows) in that layout, a byte each: [rows, cols] in the order of columns. Only
+  // where group_layout() is not empty; throws Error as decode() does.
   virtual void group_codes(int64_t /*first*/, int64_t /*rows*/, std::span<uint8_t> /*to*/) const {}
-  // And what groups share: [rows, group_words(cols)].
+  // And what groups share: [rows, group_words(cols)]. Throws Error also for a zero that is no code.
   virtual std::vector<uint32_t> group_words(int64_t /*first*/, int64_t /*rows*/) const { return {}; }
 
   // "int4, groups of 128".

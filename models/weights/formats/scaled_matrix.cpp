@@ -88,8 +88,6 @@ class ScaledMatrix : public EncodedMatrix {
       for (int64_t col = 0; col < p_.cols; col += group) {
         const auto at = static_cast<size_t>((row / p_.block_rows - first_grid) * grid_cols + col / p_.block_cols);
         const float zero = zeros.empty() ? 0 : zeros[at];
-        if (zero < -8 || zero > 7)
-          refuse_stored(*p_.zeros, fmt::format("row {} has the zero {}, expected -8 to 7", row, zero));
         words.push_back(int4_scale_word(scales[at], static_cast<uint8_t>(zero + 8)));
       }
     return words;
@@ -131,6 +129,12 @@ class ScaledMatrix : public EncodedMatrix {
       std::vector<int8_t> stored(zeros.size());
       read_elements(*p_.zeros, first_row * grid_cols, std::span(stored));
       std::ranges::copy(stored, zeros.begin());
+      const int half = 1 << (p_.bits - 1);  // a zero is one of the codes
+      for (size_t i = 0; p_.kind == CodeKind::packed && i < stored.size(); ++i)
+        if (stored[i] < -half || stored[i] >= half)
+          refuse_stored(*p_.zeros, fmt::format("row {} has the zero {}, expected {} to {}",
+                                               (first_row + i / grid_cols) * static_cast<uint64_t>(p_.block_rows),
+                                               stored[i], -half, half - 1));
       return zeros;
     }
     const auto in_word = static_cast<uint64_t>(p_.codes_of_word());

@@ -7,6 +7,7 @@
 
 #include "base/file_to_read.h"
 #include "base/json_file.h"
+#include "base/visible_text.h"
 #include "models/config/config_fields.h"
 
 namespace nodewright {
@@ -55,9 +56,27 @@ std::unique_ptr<WeightFormat> read_method(const ConfigFields& fields) {
                 fmt::format("a checkpoint without quantization, or with one of {}", supported));
 }
 
+// How the checkpoint's cache is quantized, where its scales are of codes that an FP8 cache has not; empty: they are
+// FP8's, or there are none. compressed-tensors means int of 8 bits where it names neither.
+std::string other_cache_scheme(const ConfigFields& fields) {
+  const std::string algorithm = fields.text("kv_cache_quant_algo", "");
+  if (!algorithm.empty() && algorithm != "FP8")
+    return fmt::format("{}kv_cache_quant_algo {}", fields.prefix(), in_quotes(algorithm));
+  const json* scheme = fields.object("kv_cache_scheme");
+  if (scheme == nullptr) return {};
+  const ConfigFields of = fields.inside(*scheme, fields.prefix() + "kv_cache_scheme.");
+  const std::string type = of.text("type", "int"), strategy = of.text("strategy", "tensor");
+  const int64_t bits = of.integer("num_bits", 8, 1, 64);
+  if (type == "float" && bits == 8 && strategy == "tensor") return {};
+  return fmt::format("{}kv_cache_scheme, {} of {} bits by {}", fields.prefix(), visible_text(type), bits,
+                     visible_text(strategy));
+}
+
 std::unique_ptr<WeightFormat> read_format(const ConfigFields& fields) {
   std::unique_ptr<WeightFormat> format = read_method(fields);
-  if (fields.object("kv_cache_scheme") != nullptr || !fields.text("kv_cache_quant_algo", "").empty())
+  if (std::string other = other_cache_scheme(fields); !other.empty())
+    format->set_other_cache(std::move(other));
+  else if (fields.object("kv_cache_scheme") != nullptr || !fields.text("kv_cache_quant_algo", "").empty())
     format->add_words("; its cache is quantized with --kv-cache-dtype fp8 alone");
   return format;
 }

@@ -42,11 +42,16 @@ class WeightFormat {
   const std::string& words() const { return words_; }
   void add_words(std::string_view more) { words_ += more; }
 
+  // "quantization_config.kv_cache_scheme, int of 8 bits by tensor": what the checkpoint quantizes its cache to where
+  // that is not FP8 with a scale for each layer; for people. Empty: it does not.
+  const std::string& other_cache() const { return other_cache_; }
+  void set_other_cache(std::string scheme) { other_cache_ = std::move(scheme); }
+
  protected:
   explicit WeightFormat(std::string words) : words_(std::move(words)) {}
 
  private:
-  std::string words_;
+  std::string words_, other_cache_;
 };
 
 // The format that folder/config.json declares under quantization_config or compression_config, also of its text_config,

@@ -24,6 +24,13 @@ std::vector<Logits> logits_of_model(LoadedModel& loaded, DecoderOptions options)
   return forced_logits(decoder, loaded, some_tokens(100, loaded.vocab(), 3), some_tokens(3, loaded.vocab(), 4));
 }
 
+// Odd heads, a window, no rotation; on a GPU shared and normed heads, too.
+std::vector<std::string> models_in_fp8_cache() {
+  std::vector<std::string> models = {"llama/odd_sizes", "gemma3/window_16", "gpt2/learned_positions"};
+  if (!test_device().starts_with("cpu")) models.insert(models.end(), {"llama/one_kv_head", "qwen3/normed_heads"});
+  return models;
+}
+
 class Fp8Cache : public testing::TestWithParam<std::string> {};
 
 // Keys and values are rounded by 2^-4 of themselves at most, 2.6 % in the mean square; the sharp scores of the seven
@@ -74,10 +81,7 @@ TEST_P(Fp8Cache, TakesHalfTheMemory) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Golden, Fp8Cache,
-                         testing::Values("llama/odd_sizes", "llama/one_kv_head", "qwen3/normed_heads",
-                                         "gemma3/window_16", "gpt2/learned_positions"),
-                         golden_test_name);
+INSTANTIATE_TEST_SUITE_P(Golden, Fp8Cache, testing::ValuesIn(models_in_fp8_cache()), golden_test_name);
 
 // Requests share pages of prompts, and are the same where none are: with other neighbours, in another order.
 TEST(Fp8CacheRequests, HaveTheirTokensWhateverIsBesideThem) {
@@ -209,6 +213,15 @@ TEST(Fp8CacheScales, AreRefusedWhereTheyAreNone) {
   expect_error([&] { logits_of_folder(of_heads.in_bf16()); },
                {"model.layers.1.self_attn.k_scale", "one scale", "shape [2]"});
   logits_of_folder(of_heads.in_bf16(), {});  // bf16 needs none
+
+  const Fp8Checkpoint of_int8(false, "", "", scales({{"k_scale", 0.5f}, {"v_scale", 0.5f}}));
+  const std::filesystem::path config = std::filesystem::path(of_int8.in_fp8()) / "config.json";
+  nlohmann::json changed = nlohmann::json::parse(read_text(config));
+  changed["quantization_config"]["kv_cache_scheme"] = {{"num_bits", 8}, {"type", "int"}};
+  write_text(config, changed.dump());
+  expect_error([&] { logits_of_folder(of_int8.in_fp8()); },
+               {of_int8.in_fp8(), "kv_cache_scheme, int of 8 bits by tensor", "--kv-cache-dtype bf16"});
+  logits_of_folder(of_int8.in_fp8(), {});
 }
 
 }  // namespace

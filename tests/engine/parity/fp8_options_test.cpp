@@ -33,7 +33,7 @@ TEST_P(Fp8Options, GiveTheLogitsOfBf16WithAnAdapter) {
     load_adapter(decoder, loaded, 0, adapter.path());
     return adapted_logits(decoder, loaded, adapted ? 0 : -1, prompt_, continuation_);
   };
-  for (const int64_t bucket : {1, 4, 8, 24, 40, 72}) {
+  for (const int64_t bucket : GetParam() ? std::vector<int64_t>{1, 8, 40} : std::vector<int64_t>{1, 4, 24, 72}) {
     const std::vector<Logits> fp8 = logits(checkpoint_.in_fp8(), bucket, true);
     EXPECT_LE(relative_error(fp8, logits(checkpoint_.in_bf16(), bucket, true)), 0.01) << bucket << " rows";
     EXPECT_GT(relative_error(fp8, logits(checkpoint_.in_fp8(), bucket, false)), 0.03) << bucket << " rows";

@@ -24,7 +24,8 @@ struct Family {
 };
 // Odd sizes, two tiles that share a key/value head, Qwen3's norms, Gemma-3's with a window, GPT-2's learned positions,
 // OLMo-2's norms over the width, Phi-3's amplitude, Gemma-2's capped scores;
-// splits that meet in global memory and in a cluster's; FP8 of whole and of odd sizes.
+// splits that meet in global memory and in a cluster's; FP8 of whole and of odd sizes. Heads that several families
+// share need one flash_decode.
 constexpr Family kFamilies[] = {
     {.shape = {.heads = 5, .kv_heads = 1, .head_dim = 20, .splits = 3}},
     {.shape = {.heads = 16, .kv_heads = 2, .head_dim = 64, .splits = 5}},
@@ -33,17 +34,12 @@ constexpr Family kFamilies[] = {
      .head_norm = 1,
      .norm = Norm::rms_one_plus,
      .window = 40},
-    {.shape = {.heads = 3, .kv_heads = 3, .head_dim = 20, .splits = 1}, .rotate = false},
+    {.shape = {.heads = 6, .kv_heads = 2, .head_dim = 20, .splits = 3}, .rotate = false},
     {.shape = {.heads = 6, .kv_heads = 2, .head_dim = 20, .splits = 3}, .head_norm = 2},
-    {.shape = {.heads = 4, .kv_heads = 2, .head_dim = 128, .splits = 2}, .amplitude = 1.19f},
+    {.shape = {.heads = 4, .kv_heads = 2, .head_dim = 128, .splits = 4}, .amplitude = 1.19f},
     {.shape = {.heads = 8, .kv_heads = 4, .head_dim = 64, .splits = 4}, .cap = 2.0f},
     {.shape = {.heads = 5, .kv_heads = 1, .head_dim = 20, .splits = 3}, .clusters = true},
     {.shape = {.heads = 16, .kv_heads = 2, .head_dim = 64, .splits = 16}, .clusters = true},
-    {.shape = {.heads = 4, .kv_heads = 1, .head_dim = 256, .splits = 2},
-     .head_norm = 1,
-     .norm = Norm::rms_one_plus,
-     .window = 40,
-     .clusters = true},
     {.shape = {.heads = 8, .kv_heads = 2, .head_dim = 64, .splits = 4}, .clusters = true, .cache = CacheFormat::fp8},
     {.shape = {.heads = 5, .kv_heads = 1, .head_dim = 20, .splits = 3}, .cache = CacheFormat::fp8},
     {.shape = {.heads = 6, .kv_heads = 2, .head_dim = 80, .splits = 2}, .head_norm = 2, .cache = CacheFormat::fp8},
@@ -51,6 +47,7 @@ constexpr Family kFamilies[] = {
      .head_norm = 1,
      .norm = Norm::rms_one_plus,
      .window = 40,
+     .clusters = true,
      .cache = CacheFormat::fp8}};
 
 size_t at(int64_t i) { return static_cast<size_t>(i); }

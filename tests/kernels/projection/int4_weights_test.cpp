@@ -17,17 +17,13 @@ TYPED_TEST_SUITE(Int4Rows, RowsRuns, NameOfRun);
 // One word of columns and several (of a norm too, at 16384), all threads' and a part of them.
 TYPED_TEST(Int4Rows, AgreeWithTheReference) {
   std::vector<MatvecShape> shapes;
-  for (const auto& [group, rows, cols] : {std::array{32, 1, 256},
-                                          {32, 2, 640},
+  for (const auto& [group, rows, cols] : {std::array{32, 2, 640},
                                           {32, 1, 16384},
-                                          {64, 1, 640},
-                                          {64, 2, 2048},
                                           {64, 4, 256},
+                                          {64, 1, 640},
                                           {64, 1, 8320},
                                           {128, 1, 2048},
-                                          {128, 2, 256},
-                                          {128, 4, 640},
-                                          {128, 1, 8320}})
+                                          {128, 2, 256}})
     shapes.push_back(rows_shape<TypeParam>(rows, cols, kResults, int4_layout(group)));
   expect_agreement<TypeParam>(shapes);
 }
@@ -59,14 +55,8 @@ TYPED_TEST(Int4StreamedTiles, AgreeWithTheReference) {
 }
 // A group of rows of x and two.
 TYPED_TEST(Int4HeldTiles, AgreeWithTheReference) {
-  expect_tiles_agree<TypeParam>({{64, 3, 256, 0},
-                                 {128, 8, 1408, 8},
-                                 {32, 8, 640, 0},
-                                 {32, 40, 640, 0},
-                                 {128, 8, 640, 0},
-                                 {64, 16, 1408, 0},
-                                 {128, 24, 640, 0},
-                                 {64, 40, 1280, 0}});
+  expect_tiles_agree<TypeParam>(
+      {{64, 3, 256, 0}, {128, 8, 1408, 8}, {32, 8, 640, 0}, {32, 16, 1408, 0}, {128, 24, 640, 0}, {64, 40, 1280, 0}});
 }
 
 TYPED_TEST(Int4StreamedTiles, HaveTheSameBitsHoweverAMatrixIsCut) {
@@ -80,12 +70,8 @@ TYPED_TEST_SUITE(Int4TilesInClusters, HeldRuns, NameOfRun);
 // Sums that meet at the end and tile by tile.
 TYPED_TEST(Int4TilesInClusters, AgreeWithTheReference) {
   std::vector<TileShape> shapes;
-  for (const auto& [group, rows, splits, meets] : {std::tuple{64, 3, 4, false},
-                                                   {128, 8, 2, true},
-                                                   {32, 16, 2, false},
-                                                   {64, 24, 2, true},
-                                                   {128, 40, 2, true},
-                                                   {64, 40, 4, false}}) {
+  for (const auto& [group, rows, splits, meets] :
+       {std::tuple{64, 3, 4, false}, {128, 8, 2, true}, {32, 16, 2, false}, {64, 24, 2, true}, {128, 40, 2, false}}) {
     shapes.push_back(tile_shape<TypeParam>(rows, 1536, kResults, int4_layout(group), {.splits = splits}));
     shapes.back().meets = meets;
   }

@@ -84,6 +84,7 @@ TYPED_TEST(TileKernel, HasTheSameBitsHoweverAMatrixIsCutAndHoweverMuchIsOnItsWay
   for (const int64_t tile_rows : {8, 16}) {
     std::vector<TileShape> shapes;
     for (const auto& [piece, ring] : {std::pair{5, 2}, {2, 1}, {2, 3}, {1, 8}}) {
+      if (tile_rows == 16 && ring % 2 != 0) continue;
       shapes.push_back(this->shape(8, 1163));
       shapes.back().tuning = {.warps = 4, .rows = tile_rows, .piece = piece, .ring = ring};
     }
@@ -172,8 +173,9 @@ TYPED_TEST_SUITE(HeldTiles, HeldRuns, NameOfTileRun);
 TYPED_TEST(HeldTiles, AgreeWithTheReferenceHoweverManyBlocksShareTheColumns) {
   if (!machine().device.properties().has_clusters()) GTEST_SKIP() << "no clusters";
   std::vector<TileShape> shapes;
-  for (const auto& [rows, splits, tile_rows] : {std::tuple{24, 2, 16}, {32, 4, 16}, {17, 8, 16}, {17, 8, 8}})
-    for (const bool meets : {false, true}) shapes.push_back(this->shape(rows, splits, tile_rows, meets));
+  for (const auto& [rows, splits, tile_rows, meets] :
+       {std::tuple{24, 2, 16, false}, {24, 2, 16, true}, {32, 4, 16, true}, {17, 8, 16, false}, {17, 8, 8, true}})
+    shapes.push_back(this->shape(rows, splits, tile_rows, meets));
   prepare_matvec(TypeParam::kName, shapes);
   for (const TileShape& shape : shapes) {
     ASSERT_TRUE(shape.holds());

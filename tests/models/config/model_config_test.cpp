@@ -177,8 +177,8 @@ TEST(ModelConfig, TakesSamplingDefaultsAndEosFromTheGenerationConfig) {
   EXPECT_EQ(read_text(released().dump(), R"({"eos_token_id": [7, 128001]})").eos, (std::vector<int64_t>{7, 128001}));
   EXPECT_EQ(read_text(released().dump(), R"({"eos_token_id": 7})").eos, (std::vector<int64_t>{7, 128001}));
   EXPECT_EQ(read_text(released().dump(), R"({"eos_token_id": [7, 7]})").eos, (std::vector<int64_t>{7, 128001}));
-  json many = released();  // a million steps, not as many for each of them
-  std::vector<int64_t> all(1'000'000);
+  json many = released();  // as many steps, not as many for each of them
+  std::vector<int64_t> all(200'000);
   std::iota(all.begin(), all.end(), 0);
   many["eos_token_id"] = all;
   many["vocab_size"] = all.size();

@@ -34,6 +34,10 @@ TEST(DeviceForms, AreThoseThatTheLoweringChooses) {
       "registers "
       "and tiles on tensor cores; 9 to 32: tiles on tensor cores, x in registers, in clusters of up to 4 blocks; from "
       "33, and prompts: cuBLASLt\n"
+      "products in FP8: 1 to 2 rows: dot products; 3 to 64: tiles on tensor cores, x in registers, in clusters of up "
+      "to 4 blocks; from 65, and prompts: cuBLASLt in bf16\n"
+      "products in int4: 1 to 2 rows: dot products; 3 to 64: tiles on tensor cores, x in registers, in clusters of up "
+      "to 4 blocks; from 65, and prompts: cuBLASLt in bf16\n"
       "attention: 1 to 8 rows: tensor cores, the parts of a row in a cluster; 9 to 32: tensor cores; from 33, and "
       "prompts: tensor cores, a prompt's rows by warpgroups\n"
       "sums over ranks: 1 to 32 rows: packets, within the product; from 33, and prompts: bulk exchange after the "
@@ -46,6 +50,10 @@ TEST(DeviceForms, AreThoseThatTheLoweringChooses) {
       "tiles of weights: bulk copies\n"
       "products: 1 to 2 rows: dot products; 3 to 8: tiles on tensor cores; 9 to 16: tiles on tensor cores, x in "
       "registers and tiles on tensor cores; from 17, and prompts: cuBLASLt\n"
+      "products in FP8: 1 to 2 rows: dot products; 3 to 16: tiles on tensor cores, x in registers, in clusters of up "
+      "to 4 blocks; from 17, and prompts: cuBLASLt in bf16\n"
+      "products in int4: 1 to 2 rows: dot products; 3 to 64: tiles on tensor cores, x in registers, in clusters of up "
+      "to 4 blocks; from 65, and prompts: cuBLASLt in bf16\n"
       "attention: 1 to 10 rows: tensor cores, the parts of a row in a cluster; from 11, and prompts: tensor cores\n"
       "sums over ranks: 1 to 16 rows: packets, within the product; from 17, and prompts: bulk exchange after the "
       "product\n");
@@ -54,6 +62,10 @@ TEST(DeviceForms, AreThoseThatTheLoweringChooses) {
             "clusters: none\n"
             "tiles of weights: copies by threads\n"
             "products: 1 to 2 rows: dot products; 3 to 16: tiles on tensor cores; from 17, and prompts: cuBLASLt\n"
+            "products in FP8: 1 to 2 rows: dot products; 3 to 8: tiles on tensor cores; 9 to 16: tiles on tensor cores "
+            "and dot products; from 17, and prompts: cuBLASLt in bf16\n"
+            "products in int4: 1 to 2 rows: dot products; 3 to 8: tiles on tensor cores; 9 to 16: tiles on tensor "
+            "cores and dot products; from 17, and prompts: cuBLASLt in bf16\n"
             "attention: 1 to 9 rows: tensor cores, the parts of a row merged through global memory; from 10, and "
             "prompts: tensor cores\n"
             "sums over ranks: 1 to 16 rows: packets, within the product; from 17, and prompts: bulk exchange after the "
@@ -63,8 +75,9 @@ TEST(DeviceForms, AreThoseThatTheLoweringChooses) {
 TEST(DeviceForms, OfTheCpuDriverDifferInCopiesAndTheLibrary) {
   const std::vector<std::string> gpu = device_forms(h100(), false), cpu = device_forms(h100(), true);
   EXPECT_EQ(cpu[2], "tiles of weights: copies by threads");
-  EXPECT_EQ(cpu[3], gpu[3].substr(0, gpu[3].find("cuBLASLt")) + "the driver's own products");
-  for (const size_t same : {0u, 1u, 4u, 5u}) EXPECT_EQ(cpu[same], gpu[same]);
+  for (const auto& [line, ending] : {std::pair{3u, ""}, {4u, " in bf16"}, {5u, " in bf16"}})
+    EXPECT_EQ(cpu[line], gpu[line].substr(0, gpu[line].find("cuBLASLt")) + "the driver's own products" + ending);
+  for (const size_t same : {0u, 1u, 6u, 7u}) EXPECT_EQ(cpu[same], gpu[same]);
 }
 
 TEST(DeviceForms, SayWhereNobodyHasRunThem) {

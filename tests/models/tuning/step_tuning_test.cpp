@@ -5,6 +5,7 @@
 
 #include "tests/support/error_text.h"
 #include "tests/support/scratch_folder.h"
+#include "tests/support/test_places.h"
 
 namespace nodewright {
 namespace {
@@ -108,6 +109,50 @@ TEST(TuningKey, NamesTheFormatOfTheWeights) {
   EXPECT_EQ(sizes_with({WeightCode::int4, false, 1, 64}), bf16 + ", int4, groups of 64");
   EXPECT_EQ(sizes_with({WeightCode::fp8}), bf16 + ", fp8");
   EXPECT_EQ(sizes_with({WeightCode::fp8, true}), bf16 + ", fp8 in blocks");
+}
+
+// Attention reads pages of another format, so that what is measured with it is its own; what is not is bf16's.
+TEST(TuningKey, NamesTheFormatOfTheCache) {
+  ModelConfig config;
+  const TuningKey bf16 = tuning_key("a GPU", config);
+  config.cache = CacheFormat::fp8;
+  const TuningKey fp8 = tuning_key("a GPU", config);
+  EXPECT_EQ(bf16.model, model_sizes(config));
+  EXPECT_EQ(fp8.model, bf16.model + ", cache fp8");
+  EXPECT_EQ(nearer_bf16(fp8), bf16);
+  EXPECT_EQ(nearer_bf16(bf16), bf16);
+  EXPECT_NE(tuning_file(fp8), tuning_file(bf16));
+  config.rounds_head = true;
+  const TuningKey both = tuning_key("a GPU", config);
+  EXPECT_EQ(both.model, bf16.model + ", head fp8, cache fp8");
+  EXPECT_EQ(nearer_bf16(both).model, bf16.model + ", head fp8");
+  EXPECT_EQ(nearer_bf16(nearer_bf16(both)), bf16);
+}
+
+TEST(ShippedTuning, OfACacheInBf16CountsForOneInFp8) {
+  const ScratchFolder folder;
+  folder.write("config.json", read_text(test::source_dir() / "tests/golden/configs/llama-3.2-1b.json"));
+  ModelConfig config = read_model_config(folder.path());
+  const Tuning bf16 = shipped_tuning(tuning_key("NVIDIA H200", config));
+  EXPECT_FALSE(bf16.steps.empty());
+  config.cache = CacheFormat::fp8;
+  const Tuning fp8 = shipped_tuning(tuning_key("NVIDIA H200", config));
+  EXPECT_TRUE(fp8.steps == bf16.steps);
+}
+
+// The kernel of a head in FP8 is another, and so are its numbers.
+TEST(TuningFor, AHeadInFp8LeavesThatOfBf16Out) {
+  ModelConfig config;
+  Tuning tuning{.key = tuning_key("a GPU", config), .steps = {}, .products = {}};
+  tuning.steps[1].head.matvec.threads = 64, tuning.steps[1].out.matvec.threads = 96;
+  tuning.products.head[40] = 2;
+  config.cache = CacheFormat::fp8;
+  EXPECT_TRUE(tuning_for(tuning, tuning_key("a GPU", config)).steps == tuning.steps);
+  config.rounds_head = true;
+  const Tuning rounded = tuning_for(tuning, tuning_key("a GPU", config));
+  EXPECT_TRUE(rounded.steps.at(1).head == StepTuning{}.head);
+  EXPECT_EQ(rounded.steps.at(1).out.matvec.threads, 96);
+  EXPECT_TRUE(rounded.products == ProductSizes{});
 }
 
 }  // namespace

@@ -32,9 +32,29 @@ TEST(GoldenFormats, MayBeDeclaredForTheTextAlone) {
 TEST(GoldenFormats, SayThatAQuantizedCacheIsNotUsed) {
   test::EditedFormat edited("fp8_block");
   const std::string words = Checkpoint::open(edited.path()).format()->words();
-  edited.config({{"kv_cache_scheme", {{"num_bits", 8}}}});
+  edited.config(
+      {{"kv_cache_scheme", {{"num_bits", 8}, {"type", "float"}, {"strategy", "tensor"}, {"dynamic", false}}}});
   EXPECT_EQ(Checkpoint::open(edited.path()).format()->words(),
             words + "; its cache is quantized with --kv-cache-dtype fp8 alone");
+  EXPECT_EQ(Checkpoint::open(edited.path()).format()->other_cache(), "");
+}
+
+// An FP8 cache would take the scales of other codes for its own.
+TEST(GoldenFormats, NameACacheThatIsNotInFp8) {
+  const auto other_with = [](const nlohmann::json& changes) {
+    test::EditedFormat edited("fp8_block");
+    edited.config(changes);
+    return Checkpoint::open(edited.path()).format()->other_cache();
+  };
+  const auto scheme = [](const nlohmann::json& of) { return nlohmann::json{{"kv_cache_scheme", of}}; };
+  EXPECT_EQ(other_with(scheme({{"num_bits", 8}})),
+            "quantization_config.kv_cache_scheme, int of 8 bits by tensor");  // int is the library's own default
+  EXPECT_EQ(other_with(scheme({{"num_bits", 4}, {"type", "float"}})),
+            "quantization_config.kv_cache_scheme, float of 4 bits by tensor");
+  EXPECT_EQ(other_with(scheme({{"num_bits", 8}, {"type", "float"}, {"strategy", "attn_head"}})),
+            "quantization_config.kv_cache_scheme, float of 8 bits by attn_head");
+  EXPECT_EQ(other_with({{"kv_cache_quant_algo", "FP8"}}), "");
+  EXPECT_EQ(other_with({{"kv_cache_quant_algo", "NVFP4"}}), "quantization_config.kv_cache_quant_algo 'NVFP4'");
 }
 
 TEST(GoldenFormats, LeaveWeightsOutWhereTheCacheAloneIsQuantized) {

@@ -155,19 +155,21 @@ TEST(Int4Layouts, AreOfColumnsWhoseOrderIsStoredAndUsual) {
 TEST_F(Int4OnCpuDriver, RefuseAZeroThatFourBitsDoNotHold) {
   const Int4Checkpoint checkpoint(Int4Form::compressed_zeros, 128);
   const std::filesystem::path file = std::filesystem::path(checkpoint.in_int4()) / "model.safetensors";
-  const auto load_with = [&](int8_t zero) {
+  const auto load_with = [&](int8_t zero, LayerMatrices matrices) {
     std::vector<test::TestTensor> tensors = test::tensors_of(file);
     for (test::TestTensor& tensor : tensors)
       if (tensor.name == "model.layers.0.self_attn.o_proj.weight_zero_point")
         tensor = {tensor.name, "I8", {256, 2}, std::string(512, static_cast<char>(zero))};
     write_text(file, test::safetensors_of(tensors));
-    weights_of(checkpoint.in_int4(), LayerMatrices::stored);
+    weights_of(checkpoint.in_int4(), matrices);
   };
-  load_with(-8);
-  load_with(7);
-  for (const int8_t zero : {-9, 8})
-    expect_error([&] { load_with(zero); },
-                 {"o_proj.weight_zero_point", "has the zero " + std::to_string(zero) + ", expected -8 to 7"});
+  for (const LayerMatrices matrices : {LayerMatrices::stored, LayerMatrices::bf16}) {
+    load_with(-8, matrices);
+    load_with(7, matrices);
+    for (const int8_t zero : {-9, 8})
+      expect_error([&] { load_with(zero, matrices); },
+                   {"o_proj.weight_zero_point", "has the zero " + std::to_string(zero) + ", expected -8 to 7"});
+  }
 }
 
 TEST(Int4Words, HaveTheNearestScaleOfSixteenBits) {
