@@ -111,7 +111,7 @@ class Recorder {
       ops_ = &kind.ops, layouts_ = kind.layouts;
       one_layer(kind.feed_forward);
     }
-    ops_ = &network_.last, layouts_ = {};
+    ops_ = &network_.last, layouts_ = {.head = config_.layouts.head};
   }
 
   Network take() { return std::move(network_); }
@@ -129,7 +129,7 @@ class Recorder {
   bool adapted_;
   Network network_;
   std::vector<Op>* ops_;
-  WeightLayouts layouts_;  // of the layers that are recorded
+  WeightLayouts layouts_;  // of the layers that are recorded; after them of the head
   int values_ = 0;
 };
 
