@@ -60,7 +60,9 @@ void say_format(const DecoderModel& model, const SessionOptions& options) {
   if (options.quiet || (model.stored_as().empty() && !rounds)) return;
   const ModelConfig& config = model.config();
   std::vector<std::string> in_fp8, in_int4, in_int8, in_bf16 = {"embedding", "head"};
+  if (config.has_experts()) in_bf16.emplace_back("router");
   for (const Part part : {Part::qkv, Part::out, Part::gate_up, Part::down}) {
+    const bool of_experts = config.has_experts() && (part == Part::gate_up || part == Part::down);
     std::map<std::vector<std::string>*, int64_t> layers;  // that have the part in a form
     for (size_t layer = 0; layer < static_cast<size_t>(config.all_layers()); ++layer) {
       const WeightLayout layout = layout_of(config.layouts.of_layer(layer), part);
@@ -69,7 +71,8 @@ void say_format(const DecoderModel& model, const SessionOptions& options) {
     for (const auto& [form, count] : layers) {
       std::string name = weight_name(config, part);
       if (rounds && form == &in_bf16)
-        name += fmt::format(" (its {} columns are no multiple of 16)", matrix_size(config, part).cols);
+        name += fmt::format(" (its {} columns are no multiple of 16)",
+                            (of_experts ? expert_matrix_size : matrix_size)(config, part).cols);
       if (layers.size() > 1) name += fmt::format(" of {} layers", count);
       form->push_back(std::move(name));
     }

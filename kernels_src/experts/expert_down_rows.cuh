@@ -1,10 +1,10 @@
 // What the second halves of mixtures of few rows have in common: the weighted sum over a row's experts of x . W^T.
 //
-// Constants: those of expert_down_rows.h but kScale.
+// Constants: those of expert_down_rows.h but kScale, and of experts/expert_rows.cuh.
 #pragma once
 
 #include "kernels_src/experts/expert_down_rows.h"
-#include "kernels_src/experts/expert_rows.cuh"
+#include "kernels_src/experts/expert_halves.cuh"
 
 namespace nodewright {
 
@@ -17,25 +17,28 @@ NODEWRIGHT_DEVICE void sum_expert_rows(const ExpertDownRows<To>& args, Put put) 
   const int first = static_cast<int>(blockIdx.x) * kOfBlock, count = min(kOfBlock, static_cast<int>(kOutputs) - first);
   const int j = warp_of_block() / static_cast<int>(kParts), groups = (count + kGroup - 1) / kGroup;
   const int64_t expert = valid_expert(load_settled(args.experts.data + row * kChosen + j));
-  const bf16* const matrix = args.w.weight.data + (expert * kOutputs + first) * kStride;
+  const int first_row = static_cast<int>(expert * kOutputs) + first;
+  const Stored* const matrix = stored(args.w) + (expert * kOutputs + first) * kRowElements;
   const auto group_at = [&](int g, int& rows) {
     rows = min(kGroup, count - g * kGroup);
-    return matrix + g * kGroup * kStride;
+    return ExpertGroup{matrix + g * kGroup * kRowElements, first_row + g * kGroup};
   };
-  ExpertRows<kGroup, static_cast<int>(kParts)> stream(warp_of_block() % static_cast<int>(kParts));
-  stream.start(matrix, min(kGroup, count));
+  ExpertRows<kGroup, static_cast<int>(kParts)> stream(args.w.weight.data, warp_of_block() % static_cast<int>(kParts));
+  stream.start(groups, group_at);
   release_dependents();
   wait_for_inputs();
   if (kSingleRow == 0 && row >= args.n_live.data[0]) return;
   const bf16* const x_row = args.from.x.data + (row * kChosen + j) * args.from.x_stride;
-  stream.run(
-      groups, group_at, [&](int column, float(&x)[8]) { load_counted_8(x_row, column, x); },
-      [&](int g, float(&sums)[kGroup]) {
-        warp_sums_scattered<kGroup>(sums);
-        constexpr int kLanes = 32 / kGroup;  // that hold one sum
-        if (lane_of_warp() % kLanes == 0)
-          sums_of[warp_of_block() * kOfBlock + g * kGroup + lane_of_warp() / kLanes] = sums[0];
-      });
+  auto x = expert_x(
+      stream, [x_row](int column, float(&v)[8]) { load_counted_8(x_row, column, v); },
+      shared_memory() + static_cast<int>(kThreads / 32) * kOfBlock * 4, warp_of_block());
+  x.stage(stream, 0, 1, [](float v) { return warp_max(v); });
+  stream.run(groups, group_at, x, [&](int g, float(&sums)[kGroup]) {
+    warp_sums_scattered<kGroup>(sums);
+    constexpr int kLanes = 32 / kGroup;  // that hold one sum
+    if (lane_of_warp() % kLanes == 0)
+      sums_of[warp_of_block() * kOfBlock + g * kGroup + lane_of_warp() / kLanes] = sums[0];
+  });
   __syncthreads();
   for (int i = static_cast<int>(threadIdx.x); i < count; i += static_cast<int>(kThreads)) {
     float all = 0.0f;

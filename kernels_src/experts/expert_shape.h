@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels_src/experts/expert_down_rows.h"
+#include "kernels_src/experts/expert_rows.h"
 #include "kernels_src/experts/group_by_expert.h"
 #include "kernels_src/experts/norm_expert_gate_up.h"
 #include "kernels_src/launch_shape.h"
@@ -20,6 +21,7 @@ struct ExpertShape {
   int64_t experts = 0, chosen = 0;  // that there are, that a row has
   int64_t cols = 0, stride = 0;     // of W: stride is cols rounded up to 8
   int64_t outputs = 0;              // rows of W of an expert
+  WeightLayout weights = {};        // cols = stride, but in bf16
   constexpr int64_t pairs() const { return rows * chosen; }
 
   constexpr ShapeConstants<5> constants() const {
@@ -33,7 +35,7 @@ struct ExpertRowsShape : ExpertShape {
     const int64_t blocks = std::min(chosen * outputs / 2, 2 * sm_count);
     return {{static_cast<unsigned>(blocks), static_cast<unsigned>(rows), 1},
             {kExpertRowsThreads, 1, 1},
-            static_cast<unsigned>(4 * (stride + 32))};
+            static_cast<unsigned>(4 * (stride + 32) + expert_halves_bytes(weights, stride, 1))};
   }
 
   // For expert_down_add: warps that share the columns of an expert, enough for eight warps a block, and a block's
@@ -51,7 +53,7 @@ struct ExpertRowsShape : ExpertShape {
     const int64_t of_block = rows_of_block(sm_count);
     return {{static_cast<unsigned>((outputs + of_block - 1) / of_block), static_cast<unsigned>(rows), 1},
             {static_cast<unsigned>(down_threads()), 1, 1},
-            static_cast<unsigned>(4 * chosen * parts() * of_block)};
+            static_cast<unsigned>(chosen * parts() * (4 * of_block + expert_halves_bytes(weights, stride, parts())))};
   }
 };
 
@@ -71,6 +73,8 @@ struct ExpertTileShape : ExpertShape {
     const int64_t all = (stride + 63) / 64 * 64, fits = 32768 / job_rows();
     return all <= fits ? all : fits / 2;
   }
+  // Bytes between rows of x, beside a multiple of 128 (product/format).
+  constexpr int64_t x_padding() const { return weights.element_bits() == 8 ? 16 : 64; }
   constexpr int64_t buffers() const { return piece_columns() < stride ? 2 : 1; }
   constexpr ShapeConstants<3> tile_constants() const {
     return {{{"kJobRows", job_rows()}, {"kTileRows", tile_rows()}, {"kPieceColumns", piece_columns()}}};
@@ -78,7 +82,7 @@ struct ExpertTileShape : ExpertShape {
   constexpr LaunchShape launch_shape(int64_t sm_count) const {
     const int64_t units = most_jobs() * ((outputs + tile_rows() - 1) / tile_rows());
     return launch_shape_1d(static_cast<unsigned>(std::min(units, 2 * sm_count)), kExpertTilesThreads,
-                           static_cast<unsigned>(buffers() * job_rows() * (2 * piece_columns() + 64)));
+                           static_cast<unsigned>(buffers() * job_rows() * (2 * piece_columns() + x_padding())));
   }
 
   constexpr unsigned group_threads() const { return pairs() <= 1024 ? 256 : 1024; }

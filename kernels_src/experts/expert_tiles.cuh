@@ -3,52 +3,22 @@
 // (product/tiles/tile_stream.cuh). Block b has a contiguous range of all jobs' tiles, so bytes are balanced over SMs
 // whatever the rows have chosen. A sum's order depends on the columns only.
 //
-// Constants: kExperts, kChosen, kJobRows, kTileRows, kPieceColumns, kCols, kStride, kOutputs (expert_shape.h).
+// Constants: kExperts, kChosen, kJobRows, kTileRows, kPieceColumns, kCols, kStride, kOutputs (expert_shape.h); those of
+// product/format/weights.cuh.
 #pragma once
 
-#include "kernels_src/device/numeric.cuh"
 #include "kernels_src/device/output_range.cuh"
-#include "kernels_src/device/tensor.cuh"
+#include "kernels_src/experts/expert_tile_words.cuh"
 #include "kernels_src/experts/group_by_expert.h"
-#include "kernels_src/product/tiles/span_product.cuh"
 
 namespace nodewright {
 
 constexpr int kThreadsOfBlock = static_cast<int>(kExpertTilesThreads), kWarps = kThreadsOfBlock / 32;
-constexpr int kTokens = static_cast<int>(kJobRows), kTiles = kTokens / 8, kPairs = kTiles / 2;
-constexpr int kRows = static_cast<int>(kTileRows);                        // of W, in a tile
 constexpr int kUnits = static_cast<int>((kOutputs + kRows - 1) / kRows);  // tiles of an expert
 constexpr int kPieces = static_cast<int>((kStride + kPieceColumns - 1) / kPieceColumns);
-constexpr int kSpansOfPiece = static_cast<int>(kPieceColumns / 64), kSpansOfRow = static_cast<int>((kStride + 63) / 64);
-constexpr int kRowBytes = static_cast<int>(kPieceColumns) * 2 + 64;  // of other banks for two rows at once
-constexpr int kWordsOfSpan = kRows / 4;                              // a lane's, of W
-constexpr int kSpansAhead = 12 / kWordsOfSpan;
-static_assert(kTokens % 16 == 0 && (kRows == 8 || kRows == 16));
-
-// A tile of W on its way: words of kSpansAhead spans.
-struct TileWords {
-  uint4 words[kSpansAhead][2][kRows / 8];
-  const bf16* rows[kRows / 8];  // this lane's, g and g + 8; null: there is none
-
-  NODEWRIGHT_DEVICE TileWords(const bf16* matrix, int first_row) {
-    NODEWRIGHT_UNROLL
-    for (int i = 0; i < kRows / 8; ++i) {
-      const int row = first_row + lane_of_warp() / 4 + 8 * i;
-      rows[i] = row < kOutputs ? matrix + row * kStride + lane_of_warp() % 4 * 8 : nullptr;
-    }
-  }
-  NODEWRIGHT_DEVICE void request(int slot, int span) {
-    NODEWRIGHT_UNROLL
-    for (int s = 0; s < 2; ++s) {
-      const int column = span * 64 + s * 32;
-      NODEWRIGHT_UNROLL
-      for (int i = 0; i < kRows / 8; ++i)
-        words[slot][s][i] = rows[i] != nullptr && column + lane_of_warp() % 4 * 8 < kStride
-                                ? load_once_16(rows[i] + column)
-                                : uint4{0u, 0u, 0u, 0u};
-    }
-  }
-};
+constexpr int kSlotsOfPiece = static_cast<int>(kPieceColumns / kSlotColumns),
+              kSlotsOfRow = static_cast<int>((kStride + kSlotColumns - 1) / kSlotColumns);
+static_assert(kPieces == 1 || kPieceColumns % kSlotColumns == 0);
 
 // A job's rows of x on their way to shared memory, piece after piece of their columns: all at once, or into two buffers
 // in turn.
@@ -95,18 +65,14 @@ struct StagedRows {
 // sums += the tile's products with the rows of x that are staged.
 NODEWRIGHT_DEVICE void multiply_piece(PairSums (&sums)[kPairs], TileWords& tile, const unsigned char* shared,
                                       int piece) {
-  const int g = lane_of_warp() / 4, t = lane_of_warp() % 4;
-  const int first = piece * kSpansOfPiece, count = min(kSpansOfPiece, kSpansOfRow - first);
+  const int first = piece * kSlotsOfPiece, count = min(kSlotsOfPiece, kSlotsOfRow - first);
   NODEWRIGHT_NO_UNROLL
-  for (int base = 0; base < count; base += kSpansAhead) {
+  for (int base = 0; base < count; base += kSlotsAhead) {
     NODEWRIGHT_UNROLL_ON_DEVICE
-    for (int i = 0; i < kSpansAhead; ++i) {
+    for (int i = 0; i < kSlotsAhead; ++i) {
       if (base + i >= count) break;
-      const unsigned char* const x = shared + (base + i) * 128 + t * 16;
-      multiply_span<kRows, kTiles, false>(
-          sums, [&](int s, int row) { return tile.words[i][s][row / 8]; },
-          [&](int s, int n) { return load_16(x + (n * 8 + g) * kRowBytes + s * 64); });
-      tile.request(i, first + base + i + kSpansAhead);
+      tile.multiply(sums, i, first + base + i, shared + (base + i) * kSlotColumns * 2);
+      tile.request(i, first + base + i + kSlotsAhead);
     }
   }
 }
@@ -123,18 +89,18 @@ NODEWRIGHT_DEVICE void multiply_experts(const Args& args, XRow x_row, Store stor
   for (int at = range.first; at < range.last;) {
     const ExpertJob job = args.jobs.data[at / kUnits];
     const int first_of_job = at / kUnits * kUnits, end = min(range.last, first_of_job + kUnits);
-    const bf16* const matrix = args.w.weight.data + static_cast<int64_t>(job.expert) * kOutputs * kStride;
+    const int64_t expert = static_cast<int64_t>(job.expert) * kOutputs;
     const int stages = kPieces > 1 ? (end - at + kWarps - 1) / kWarps * kPieces : 1;
     __syncthreads();  // everybody has read what was staged before
     staged.request(args, job, 0, x_row);
     for (int unit = at, stage = 0; unit < end; unit += kWarps) {
       const int mine = unit + warp_of_block();
       const int row = mine < end ? (mine - first_of_job) * kRows : static_cast<int>(kOutputs);
-      TileWords tile(matrix, row);
+      TileWords tile(args.w, expert, row);
       PairSums sums[kPairs] = {};
       for (int piece = 0; piece < kPieces; ++piece, ++stage) {
         NODEWRIGHT_UNROLL
-        for (int i = 0; i < kSpansAhead; ++i) tile.request(i, piece * kSpansOfPiece + i);
+        for (int i = 0; i < kSlotsAhead; ++i) tile.request(i, piece * kSlotsOfPiece + i);
         if (kPieces > 1) {
           if (stage > 0) __syncthreads();  // everybody has read the piece before
           if (stage + 1 < stages)
@@ -154,12 +120,16 @@ NODEWRIGHT_DEVICE void multiply_experts(const Args& args, XRow x_row, Store stor
         if (m >= job.count) continue;
         const int pair = args.pairs.data[job.first + m], k = n % 2 * 2;
         const PairSums& of = sums[n / 2];
+        const auto store_scaled = [&](int half, float first, float second) {
+          const int output = row + 8 * half + 2 * t;
+          if constexpr (kScaledRows) first *= tile.of_rows[half][0], second *= tile.of_rows[half][1];
+          if (output < kOutputs) store(pair, output, first, second);
+        };
         if constexpr (kRows == 8) {
-          if (row + 2 * t < kOutputs)
-            store(pair, row + 2 * t, of.upper[k] + of.lower[k], of.upper[k + 1] + of.lower[k + 1]);
+          store_scaled(0, of.upper[k] + of.lower[k], of.upper[k + 1] + of.lower[k + 1]);
         } else {
-          if (row + 2 * t < kOutputs) store(pair, row + 2 * t, of.upper[k], of.upper[k + 1]);
-          if (row + 8 + 2 * t < kOutputs) store(pair, row + 8 + 2 * t, of.lower[k], of.lower[k + 1]);
+          store_scaled(0, of.upper[k], of.upper[k + 1]);
+          store_scaled(1, of.lower[k], of.lower[k + 1]);
         }
       }
     }

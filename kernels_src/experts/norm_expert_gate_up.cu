@@ -3,7 +3,7 @@
 // are known.
 #include "kernels_src/device/output_range.cuh"
 #include "kernels_src/elementwise/activation.cuh"
-#include "kernels_src/experts/expert_rows.cuh"
+#include "kernels_src/experts/expert_halves.cuh"
 #include "kernels_src/experts/norm_expert_gate_up.h"
 #include "kernels_src/residual/norm.h"
 
@@ -37,8 +37,22 @@ NODEWRIGHT_DEVICE void norm_row(const Args& args, const float* row, float* h, fl
 NODEWRIGHT_KERNEL(norm_expert_gate_up, NormExpertGateUp, kExpertRowsThreads) {
   constexpr int kUnits = static_cast<int>(kOutputs / 2), kWarps = static_cast<int>(kExpertRowsThreads / 32);
   auto* const h = reinterpret_cast<float*>(shared_memory());
+  float* const scratch = h + kStride;  // 32 floats, before x in another form
   const int64_t row = blockIdx.y;
-  norm_row(args, args.x.data + row * kStride, h, h + kStride);
+  norm_row(args, args.x.data + row * kStride, h, scratch);
+  ExpertRows<2, 1> stream(args.w.weight.data, 0);
+  auto x = expert_x(
+      stream,
+      [h](int column, float(&v)[8]) {
+        const float4 low = load_fp32_4(h + column), high = load_fp32_4(h + column + 4);
+        v[0] = low.x, v[1] = low.y, v[2] = low.z, v[3] = low.w;
+        v[4] = high.x, v[5] = high.y, v[6] = high.z, v[7] = high.w;
+      },
+      reinterpret_cast<unsigned char*>(scratch + 32), 0);
+  if constexpr (decltype(x)::kStaged) {
+    __syncthreads();
+    x.stage(stream, warp_of_block(), kWarps, [&](float v) { return block_max(v, scratch); });
+  }
   wait_for_inputs();
   release_behind_wait();  // not before: the experts are settled for the kernel that multiplies what this one leaves
   __syncthreads();
@@ -49,24 +63,15 @@ NODEWRIGHT_KERNEL(norm_expert_gate_up, NormExpertGateUp, kExpertRowsThreads) {
   const auto group_at = [&](int g, int& rows) {
     const int unit = first + g * kWarps, j = unit / kUnits;
     rows = 2;
-    return args.w.weight.data +
-           (valid_expert(args.experts.data[row * kChosen + j]) * kOutputs + 2 * (unit - j * kUnits)) * kStride;
+    const int64_t of_all = valid_expert(args.experts.data[row * kChosen + j]) * kOutputs + 2 * (unit - j * kUnits);
+    return ExpertGroup{stored(args.w) + of_all * kRowElements, static_cast<int>(of_all)};
   };
-  ExpertRows<2, 1> stream(0);
-  int rows = 0;
-  if (groups > 0) stream.start(group_at(0, rows), 2);
-  stream.run(
-      groups, group_at,
-      [&](int column, float(&x)[8]) {
-        const float4 low = load_fp32_4(h + column), high = load_fp32_4(h + column + 4);
-        x[0] = low.x, x[1] = low.y, x[2] = low.z, x[3] = low.w;
-        x[4] = high.x, x[5] = high.y, x[6] = high.z, x[7] = high.w;
-      },
-      [&](int g, float(&sums)[2]) {
-        warp_sums(sums);
-        const int unit = first + g * kWarps, j = unit / kUnits;
-        if (lane_of_warp() == 0)
-          args.to.y.data[(row * kChosen + j) * args.to.y_stride + (unit - j * kUnits)] =
-              to_bf16(activate<kActivation>(sums[0]) * sums[1]);
-      });
+  if (groups > 0) stream.start(groups, group_at);
+  stream.run(groups, group_at, x, [&](int g, float(&sums)[2]) {
+    warp_sums(sums);
+    const int unit = first + g * kWarps, j = unit / kUnits;
+    if (lane_of_warp() == 0)
+      args.to.y.data[(row * kChosen + j) * args.to.y_stride + (unit - j * kUnits)] =
+          to_bf16(activate<kActivation>(sums[0]) * sums[1]);
+  });
 }

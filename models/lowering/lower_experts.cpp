@@ -19,17 +19,17 @@ constexpr const char* kNotInTiles = "rows up to 2, and those of invariant numeri
 
 Constant single_row(const LoweringContext& at) { return constant("kSingleRow", at.step.is_one_row()); }
 
-// `cols`, `outputs`: of an expert.
-ExpertShape expert_shape(const LoweringContext& at, int64_t cols, int64_t outputs) {
-  return {at.step.rows, at.config.experts.count, at.config.experts.chosen, cols, row_stride(cols), outputs};
-}
 ExpertShape expert_shape(const LoweringContext& at, const Op& product) {
-  return expert_shape(at, product.cols, product.outputs);
+  const Experts& experts = at.config.experts;
+  return {at.step.rows,    experts.count,  experts.chosen, product.cols, row_stride(product.cols),
+          product.outputs, product.weights};
 }
-template <int N>
-std::vector<Constant> tile_constants(const ExpertTileShape& shape, const ShapeConstants<N>& others,
-                                     const std::vector<Constant>& more = {}) {
-  return constants_of(shape.constants(), constants_of(others, more));
+std::vector<Constant> expert_constants(const ExpertShape& shape, std::vector<Constant> more) {
+  if (shape.weights.is_quantized()) more = constants_of(shape.weights.constants(), std::move(more));
+  return constants_of(shape.constants(), std::move(more));
+}
+std::vector<Constant> tile_constants(const ExpertTileShape& shape, std::vector<Constant> more = {}) {
+  return expert_constants(shape, constants_of(shape.tile_constants(), std::move(more)));
 }
 
 // The experts' matrices, and what says which of them a row has.
@@ -59,16 +59,16 @@ template <class Args>
 KernelChoice down_by_rows(const LoweringContext& at, const ExpertRowsShape& shape, const char* name,
                           std::vector<Constant> constants) {
   return kernel_choice<Args>(
-      {name, constants_of(shape.constants(), constants_of(shape.down_constants(at.device.sm_count), constants))},
+      {name, expert_constants(shape, constants_of(shape.down_constants(at.device.sm_count), std::move(constants)))},
       shape.down_launch(at.device.sm_count));
 }
 
 LoweredRun gate_up_in_tiles(const LoweringContext& at, const ProductSpec& spec, const ExpertTileShape& shape) {
-  LoweredRun lowered{.operations = spec.operations,
-                     .kernels = {kernel_choice<ExpertGateUp>(
-                         {"tile_expert_gate_up", tile_constants(shape, shape.tile_constants(),
-                                                                {constant("kActivation", at.config.activation)})},
-                         shape.launch_shape(at.device.sm_count))}};
+  LoweredRun lowered{
+      .operations = spec.operations,
+      .kernels = {kernel_choice<ExpertGateUp>(
+          {"tile_expert_gate_up", tile_constants(shape, {constant("kActivation", at.config.activation)})},
+          shape.launch_shape(at.device.sm_count))}};
   // A library's step has normed rows, for the router; others norm them here.
   if (!at.step.with_products()) lowered.kernels.push_back(norm_rows_choice(at, *spec.norm, false));
   lowered.emit = emits([norm = *spec.norm, product = spec.product](const LoadedRun& run, const StepPlace& step,
@@ -84,23 +84,22 @@ LoweredRun gate_up_in_tiles(const LoweringContext& at, const ProductSpec& spec, 
 }
 
 LoweredRun gate_up_by_rows(const LoweringContext& at, const ProductSpec& spec, const ExpertRowsShape& shape) {
-  return {
-      .operations = spec.operations,
-      .kernels = {kernel_choice<NormExpertGateUp>(
-          {"norm_expert_gate_up", constants_of(shape.constants(), {single_row(at), constant("kNorm", spec.norm->norm),
-                                                                   constant("kActivation", at.config.activation)})},
-          shape.gate_up_launch(at.device.sm_count))},
-      .emit = emits([norm = *spec.norm, product = spec.product](const LoadedRun& run, const StepPlace& step,
-                                                                const StepWeights& weights) {
-        auto args = expert_args<NormExpertGateUp>(step, weights, product);
-        args.x = step.s.residual;
-        args.gain = weights.norm(norm.part).gain;
-        args.eps = step.config.eps;
-        args.to = activated_out(step, weights);
-        step.g.launch(
-            std::string(to_string(product.part)), run.kernel<NormExpertGateUp>(), args,
-            expert_traffic(step, weights.matrix(product.part), step.s.residual.bytes(), step.s.activated.bytes()));
-      })};
+  return {.operations = spec.operations,
+          .kernels = {kernel_choice<NormExpertGateUp>(
+              {"norm_expert_gate_up", expert_constants(shape, {single_row(at), constant("kNorm", spec.norm->norm),
+                                                               constant("kActivation", at.config.activation)})},
+              shape.gate_up_launch(at.device.sm_count))},
+          .emit = emits([norm = *spec.norm, product = spec.product](const LoadedRun& run, const StepPlace& step,
+                                                                    const StepWeights& weights) {
+            auto args = expert_args<NormExpertGateUp>(step, weights, product);
+            args.x = step.s.residual;
+            args.gain = weights.norm(norm.part).gain;
+            args.eps = step.config.eps;
+            args.to = activated_out(step, weights);
+            step.g.launch(
+                std::string(to_string(product.part)), run.kernel<NormExpertGateUp>(), args,
+                expert_traffic(step, weights.matrix(product.part), step.s.residual.bytes(), step.s.activated.bytes()));
+          })};
 }
 
 // What each expert of a row gives.
@@ -134,7 +133,7 @@ LoweringResult lower_route(const LoweringContext& at, std::span<const Op> ops, R
                          {"choose_experts", {count, chosen, constant("kNormalised", experts.normalised)}},
                          choose_experts_shape(at.step.rows))}};
   if (at.step.groups_by_expert()) {
-    const ExpertTileShape shape{expert_shape(at, 0, 0)};
+    const ExpertTileShape shape{expert_shape(at, Op{})};
     lowered.kernels.push_back(kernel_choice<GroupByExpert>(
         {"group_by_expert",
          {count, chosen, {"kJobRows", shape.job_rows()}, {"kThreads", int64_t{shape.group_threads()}}}},
@@ -158,8 +157,8 @@ LoweringResult experts_in_tiles(const LoweringContext& at, const ProductSpec& sp
   const Op& product = spec.product;
   const ExpertTileShape shape{expert_shape(at, product)};
   if (spec.end == End::gate_up) return gate_up_in_tiles(at, spec, shape);
-  KernelChoice down = kernel_choice<ExpertDown>({"tile_expert_down", tile_constants(shape, shape.tile_constants())},
-                                                shape.launch_shape(at.device.sm_count));
+  KernelChoice down =
+      kernel_choice<ExpertDown>({"tile_expert_down", tile_constants(shape)}, shape.launch_shape(at.device.sm_count));
   if (spec.exchanged) {
     ExchangedSum sum = exchanged_sum(at, spec, form);
     sum.bulk = sends_bulk(at.config, at.step, form);

@@ -112,6 +112,7 @@ Value Recorder::expert_product(Value x, Value experts, Part matrix) {
                  .part = matrix,
                  .cols = size.cols,
                  .outputs = size.outputs,
+                 .weights = layout_of(layouts_, matrix),
                  .gated = matrix == Part::gate_up});
 }
 

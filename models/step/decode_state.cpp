@@ -112,12 +112,13 @@ uint64_t attention_partials(const ModelConfig& config, const StepShape& shape, c
   return static_cast<uint64_t>(single_rows * attend.head_tiles() * attend.splits * attend.partial_floats());
 }
 
-// The elements of the largest quantized matrix.
+// The elements of the largest quantized matrix that a library multiplies: none of experts.
 uint64_t most_dequantized(const ModelConfig& config) {
   uint64_t most = 0;
-  for (const WeightLayouts& layouts : config.layouts.all())
+  for (size_t layer = 0; layer < static_cast<size_t>(config.all_layers()); ++layer)
     for (const Part part : {Part::qkv, Part::out, Part::gate_up, Part::down})
-      if (layout_of(layouts, part).is_quantized()) {
+      if (layout_of(config.layouts.of_layer(layer), part).is_quantized() &&
+          (config.has_dense() || part == Part::qkv || part == Part::out)) {
         const MatrixSize size = matrix_size(config, part);
         most = std::max(most, static_cast<uint64_t>(size.outputs) * round_up_8(size.cols));
       }
@@ -314,7 +315,9 @@ FlashDecodeShape flash_decode_shape(const ModelConfig& config, const StepShape& 
                          attention_splits(config, step, device)};
   shape.cache = config.cache;
   shape.cluster_blocks = device.cluster_blocks();
-  if (shape.has_clusters() && shape.rows * shape.head_tiles() * shape.splits <= device.sm_count) shape.warps = 8;
+  // Heads of 128 leave eight warps too little memory to take two chunks at once.
+  if (shape.has_clusters() && shape.rows * shape.head_tiles() * shape.splits <= device.sm_count)
+    shape.warps = shape.rows == 1 && shape.head_dim == 128 ? 4 : 8;
   if (step.tuning.attend.warps > 0) shape.warps = step.tuning.attend.warps;
   if (step.tuning.attend.ring > 0) shape.requested = step.tuning.attend.ring;
   shape.spread(device.sm_count, device.shared_optin_bytes);

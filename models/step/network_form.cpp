@@ -6,8 +6,8 @@ namespace nodewright {
 
 NetworkForm network_form(const Network& network) {
   NetworkForm form{.post_norms = has_post_norms(network), .products = true, .gained = true};
-  std::set<int> residuals;           // values
-  bool biased = true, alone = true;  // each product of a layer has a bias; no sums over ranks
+  std::set<int> residuals;  // values
+  bool biased = true;       // each product of a layer has a bias
   const auto look_at = [&](const Op& op, bool in_layer) {
     if (op.kind == OpKind::embed || op.kind == OpKind::embed_shared || op.kind == OpKind::add)
       residuals.insert(op.out.id);
@@ -16,7 +16,7 @@ NetworkForm network_form(const Network& network) {
     form.products &= !bare;
     biased &= !in_layer || !multiplies || op.bias;
     form.quantized |= multiplies && op.weights.is_quantized();
-    alone &= op.kind != OpKind::reduce;
+    form.alone &= op.kind != OpKind::reduce;
     form.gained &= (op.kind != OpKind::norm || op.norm == Norm::rms) && op.kind != OpKind::expert_product;
   };
   for (const Op& op : network.first) look_at(op, false);
@@ -28,7 +28,8 @@ NetworkForm network_form(const Network& network) {
   // Rows that are held spare the node of each bias. Where a norm stands before each block and behind it, every block of
   // a tile kernel computes both for itself: past one tile of 8 rows a kernel before norms them
   // (bench/results/2026-11-28-h200-rows-in-tiles.txt). Ranks of a team would multiply with a library.
-  if (form.products && !form.gained && alone) form.products_from = biased ? 4 : form.post_norms ? 9 : kProductsFromRows;
+  if (form.products && !form.gained && form.alone)
+    form.products_from = biased ? 4 : form.post_norms ? 9 : kProductsFromRows;
   return form;
 }
 

@@ -28,8 +28,9 @@ struct NetworkForm {
   int64_t products_from = kProductsFromRows;
   // Weights of layers are in FP8 or int4, which tiles past rows of x in registers multiply from kTilesFromRows on.
   bool quantized = false;
+  bool alone = true;  // no sum goes over the ranks of a team: kernels that exchange have one group of held rows
   // Rows up to which a step of products may have such tiles.
-  int64_t held_to() const { return quantized ? kHeldToRowsOfCodes : kHeldToRows; }
+  int64_t held_to() const { return quantized && alone ? kHeldToRowsOfCodes : kHeldToRows; }
   bool operator==(const NetworkForm&) const = default;
 };
 

@@ -304,14 +304,15 @@ void read_group_rows(const ReadTask& task, std::byte* chunk, uint64_t chunk_begi
   const WeightSource& source = *task.source;
   const WeightPart& part = *task.part;
   const TensorInfo& tensor = *part.tensor;
+  const int64_t cols = part.tensor_cols();
   std::vector<uint8_t> codes;
-  each_slice(task, source.cols, [&](int64_t first, int64_t rows, int64_t tensor_row) {
-    codes.resize(static_cast<size_t>(rows * source.cols));
+  each_slice(task, cols, [&](int64_t first, int64_t rows, int64_t tensor_row) {
+    codes.resize(static_cast<size_t>(rows * cols));
     if (tensor.file != nullptr) tensor.encoded->group_codes(tensor_row, rows, codes);
     for (int64_t row = 0; row < rows; ++row) {
-      const auto of_row =
-          std::span(codes).subspan(static_cast<size_t>(row * source.cols), static_cast<size_t>(source.cols));
-      if (tensor.file == nullptr) DrawnTensor(tensor, source.cols).int4_row(tensor_row + row, of_row);
+      const auto whole = std::span(codes).subspan(static_cast<size_t>(row * cols), static_cast<size_t>(cols));
+      if (tensor.file == nullptr) DrawnTensor(tensor, cols).int4_row(tensor_row + row, whole);
+      const auto of_row = whole.subspan(static_cast<size_t>(part.from_col), static_cast<size_t>(source.cols));
       std::byte* const to = chunk + (source.offset_of(part.first + (first + row) * part.step) - chunk_begin);
       if (source.layout.has_nibbles())
         pack_int4_row(of_row, to);
@@ -331,18 +332,18 @@ void read_group_words(const ReadTask& task, std::byte* chunk, uint64_t chunk_beg
   const WeightSource& source = *task.source;
   const WeightPart& part = *task.part;
   const TensorInfo& tensor = *part.tensor;
-  const auto of_row = static_cast<size_t>(source.cols);
+  const int64_t of_row = source.layout.group_words(part.tensor_cols()), from = source.layout.group_words(part.from_col);
   std::vector<uint32_t> words;
-  each_slice(task, source.cols, [&](int64_t first, int64_t rows, int64_t tensor_row) {
+  each_slice(task, of_row, [&](int64_t first, int64_t rows, int64_t tensor_row) {
     if (tensor.file != nullptr)
       words = group_words_of(tensor, source.layout, tensor_row, rows);
     else
-      words.assign(static_cast<size_t>(rows) * of_row,
+      words.assign(static_cast<size_t>(rows * of_row),
                    int4_scale_word(DrawnTensor(tensor, part.tensor_cols()).int4_scale(), 8));
     for (int64_t row = 0; row < rows; ++row) {
       auto* const to =
           reinterpret_cast<uint32_t*>(chunk + (source.offset_of(part.first + (first + row) * part.step) - chunk_begin));
-      std::copy_n(words.begin() + row * source.cols, source.cols, to);
+      std::copy_n(words.begin() + row * of_row + from, source.cols, to);
       std::fill(to + source.cols, to + source.stride, uint32_t{0});
     }
   });

@@ -68,7 +68,7 @@ class Image {
     if (!c.tied) matrix("head", c.hidden, of_vocabulary(names_.head));
     refuse_unused();
     if (matrices == LayerMatrices::rounded) check_rounding();
-    if (matrices != LayerMatrices::bf16 && !config.has_experts() && !config.shard.is_part()) {
+    if (matrices != LayerMatrices::bf16) {
       layouts_.of_layers.resize(static_cast<size_t>(c.all_layers()));
       keep_codes("qkv", &WeightLayouts::qkv);
       keep_codes("out", &WeightLayouts::out);
@@ -82,6 +82,7 @@ class Image {
     for (Source& source : sources_) {
       source.offset = bytes_;
       bytes_ += source.bytes();
+      if (of_experts_.contains(matrix_of(source))) expert_bytes_ += source.bytes();
       if (source.element != SourceElement::codes)
         bytes_ = round_up(bytes_, kArenaAlignBytes);  // else its scales follow
     }
@@ -293,7 +294,6 @@ class Image {
     matrix(ours + "router", c.hidden, whole(theirs + n.router, c.experts.count));
     Source gates{ours + "gate_up", 0, 0, c.hidden, row_stride(c.hidden), {}};
     const int64_t own = c.experts.intermediate, inner = all(own), first = c.shard.first_of(inner);
-    const size_t before = sources_.size();
     Pieces downs;
     for (int64_t i = 0; i < c.experts.count; ++i) {
       const std::string expert = fmt::format("{}{}.{}.", theirs, n.experts, i);
@@ -304,7 +304,7 @@ class Image {
     }
     add(std::move(gates));
     summed_product(ours + "down", own, std::move(downs), false);
-    for (size_t i = before; i < sources_.size(); ++i) expert_bytes_ += sources_[i].bytes();
+    of_experts_.insert({ours + "gate_up", ours + "down"});
   }
 
   // One row, the pieces one after the other: as a column, so that each is a run of rows.
@@ -372,8 +372,6 @@ class Image {
   void check_rounding() const {
     if (checkpoint_.format() != nullptr)
       refuse_rounding(fmt::format("they are stored as {}", checkpoint_.format()->words()));
-    if (config_.has_experts()) refuse_rounding("it is a mixture of experts, all of whose matrices are bf16");
-    if (config_.shard.is_part()) refuse_rounding("devices of --tp multiply bf16 matrices alone");
   }
 
   // Leaves the codes of the layers' matrices of this name that have a layout, each with its scales in a source behind
@@ -400,6 +398,13 @@ class Image {
       layouts_.*of_part = first;
   }
 
+  // The name of the matrix that codes or scales are of.
+  static std::string_view matrix_of(const Source& source) {
+    std::string_view name = source.name;
+    if (name.ends_with(kScalesEnding)) name.remove_suffix(std::string_view(kScalesEnding).size());
+    return name;
+  }
+
   // Scales of rows, or of blocks that are groups of the layout's rows.
   std::optional<WeightLayout> fp8_layout(const Source& source, int64_t unit) const {
     constexpr int64_t kBlock = WeightLayout::kScaleBlock;
@@ -417,10 +422,17 @@ class Image {
                  of_blocks = block->rows == kBlock && block->cols == kBlock;
       if (i == 0) layout.in_blocks = !of_rows;
       if (layout.in_blocks ? !of_blocks : !of_rows) return {};
-      if (layout.in_blocks && part.from_col % kBlock != 0) return {};
+      if (layout.in_blocks && config_.shard.is_part() && !cuts_between_blocks(source, part)) return {};
     }
     if (layout.in_blocks && !groups_of(source, layout)) return {};
     return layout;
+  }
+
+  // Whether no rank has a part of a block: ranks have as many rows and columns each, and agree on the layout.
+  static bool cuts_between_blocks(const Source& source, const WeightPart& part) {
+    constexpr int64_t kBlock = WeightLayout::kScaleBlock;
+    const bool columns = source.cols == part.tensor_cols() || source.cols % kBlock == 0;
+    return columns && part.rows % kBlock == 0 && part.from % kBlock == 0;
   }
 
   // One for all tensors.
@@ -431,7 +443,7 @@ class Image {
       if (part.tensor == known) continue;
       known = part.tensor;
       const std::optional<WeightLayout> own = known->encoded ? known->encoded->group_layout() : std::nullopt;
-      if (!own || part.transposed) return {};
+      if (!own || part.transposed || source.cols % own->padded_to() != 0) return {};
       layout = layout ? common_layout(*layout, *own) : own;
       if (!layout) return {};
     }
@@ -506,6 +518,7 @@ class Image {
   std::vector<Source> of_others_;     // what is not kept: of layers of other stages
   ModelLayouts layouts_;
   std::vector<CacheScaleTensors> cache_scales_;
+  std::set<std::string, std::less<>> of_experts_;  // names of sources
   uint64_t bytes_ = 0;
   uint64_t expert_bytes_ = 0;  // of all experts' sources
 };

@@ -63,8 +63,7 @@ struct WeightFootprint {
 };
 // From the headers, the order of int4 matrices' columns, and an FP8 cache's scales: no weight is read. Throws Error
 // where config and tensors disagree, as load does, where those scales are none, and (usage) where the matrices are to
-// be rounded of a quantized checkpoint, of a mixture of experts, of a part of a team, or of a network that has none in
-// a shape for FP8.
+// be rounded of a quantized checkpoint, or of a network that has none in a shape for FP8.
 WeightFootprint weight_footprint(const Checkpoint& checkpoint, const ModelConfig& config,
                                  LayerMatrices matrices = LayerMatrices::bf16);
 

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/models/checkpoint_files.h"
+#include "tests/models/small_network.h"
 #include "tests/support/scratch_folder.h"
 
 namespace nodewright::test {
@@ -20,41 +21,17 @@ enum class Int4Form : uint8_t { compressed, compressed_zeros, gptq, gptq_v2, gpt
 // Scales have three bits, so that bf16 holds each product with a code.
 class Int4Checkpoint {
  public:
-  static constexpr int64_t kHidden = 256, kHeads = 4, kKvHeads = 2, kHeadDim = 64, kIntermediate = 384, kVocab = 90,
-                           kLayers = 2;
+  static constexpr int64_t kVocab = SmallNetwork::kVocab;
 
   // `group`: columns that share a scale; -1: those of a row. `plain`: a matrix that is bf16 in both; `other_group`: one
   // whose groups have 32 columns.
-  explicit Int4Checkpoint(Int4Form form, int64_t group = 128, std::string plain = "", std::string other_group = "")
-      : form_(form), group_(group), plain_(std::move(plain)), other_group_(std::move(other_group)) {
-    bf16_matrix("model.embed_tokens", {kVocab, kHidden}, 0, 1);
-    for (int64_t l = 0; l < kLayers; ++l) {
-      const std::string layer = "model.layers." + std::to_string(l) + ".";
-      bf16_matrix(layer + "input_layernorm", {kHidden}, 1, 0.2f);
-      quantized(layer + "self_attn.q_proj", kHeads * kHeadDim, kHidden);
-      quantized(layer + "self_attn.k_proj", kKvHeads * kHeadDim, kHidden);
-      quantized(layer + "self_attn.v_proj", kKvHeads * kHeadDim, kHidden);
-      quantized(layer + "self_attn.o_proj", kHidden, kHeads * kHeadDim);
-      bf16_matrix(layer + "post_attention_layernorm", {kHidden}, 1, 0.2f);
-      quantized(layer + "mlp.gate_proj", kIntermediate, kHidden);
-      quantized(layer + "mlp.up_proj", kIntermediate, kHidden);
-      quantized(layer + "mlp.down_proj", kHidden, kIntermediate);
-    }
-    bf16_matrix("model.norm", {kHidden}, 1, 0.2f);
-    bf16_matrix("lm_head", {kVocab, kHidden}, 0, 0.1f);
-    nlohmann::json config = {{"architectures", {"LlamaForCausalLM"}},
-                             {"hidden_size", kHidden},
-                             {"num_hidden_layers", kLayers},
-                             {"num_attention_heads", kHeads},
-                             {"num_key_value_heads", kKvHeads},
-                             {"head_dim", kHeadDim},
-                             {"intermediate_size", kIntermediate},
-                             {"vocab_size", kVocab},
-                             {"rms_norm_eps", 1e-5},
-                             {"max_position_embeddings", 256},
-                             {"tie_word_embeddings", false},
-                             {"bos_token_id", 1},
-                             {"eos_token_id", 2}};
+  explicit Int4Checkpoint(Int4Form form, int64_t group = 128, std::string plain = "", std::string other_group = "",
+                          const SmallNetwork& network = {})
+      : form_(form), group_(group), plain_(std::move(plain)), other_group_(std::move(other_group)), network_(network) {
+    network.each_tensor([&](const std::string& module, const std::vector<int64_t>& shape, float mean,
+                            float size) { bf16_matrix(module, shape, mean, size); },
+                        [&](const std::string& module, int64_t rows, int64_t cols) { quantized(module, rows, cols); });
+    nlohmann::json config = network.config();
     write(in_bf16_, bf16_, config);
     config["quantization_config"] = quantization_config();
     write(in_int4_, int4_, config);
@@ -88,7 +65,7 @@ class Int4Checkpoint {
     };
     nlohmann::json groups = {{"group_0", scheme("Linear", group_)}};
     if (!other_group_.empty()) groups["group_1"] = scheme(other_group_, 32);
-    nlohmann::json ignored = {"lm_head"};
+    nlohmann::json ignored = network_.plain_matrices();
     if (!plain_.empty()) ignored.push_back(plain_);
     return {{"quant_method", "compressed-tensors"},
             {"format", "pack-quantized"},
@@ -193,6 +170,7 @@ class Int4Checkpoint {
   Int4Form form_;
   int64_t group_;
   std::string plain_, other_group_;
+  SmallNetwork network_;
   std::mt19937 random_{7};
   std::vector<TestTensor> int4_, bf16_;
   ScratchFolder in_int4_, in_bf16_;

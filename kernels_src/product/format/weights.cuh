@@ -69,6 +69,18 @@ NODEWRIGHT_DEVICE constexpr int column_of_chunk(int column, int chunk) {
   if constexpr (kNibbles) return column / 128 * 128 + chunk * 32 + column % 128 / 4;
   return column + chunk * 8;
 }
+// Bytes of what groups share before those of a word of 16 bytes that begins at `column`.
+NODEWRIGHT_DEVICE constexpr int group_byte(int column) {
+  return column / Weights::kColumnsOfGroups * Weights::kBytesOfWord;
+}
+// Chunk `chunk` of a word, as dot_8 takes it. groups: what the word's groups share.
+template <class Format = Weights>
+NODEWRIGHT_DEVICE auto eight_of(uint4 word, int chunk, [[maybe_unused]] const uint32_t* groups) {
+  if constexpr (kHasGroups)
+    return weights_of<Format>(word, chunk, groups);
+  else
+    return Format::eight(word, chunk);
+}
 
 NODEWRIGHT_DEVICE const Stored* stored(const WeightIn& w) { return reinterpret_cast<const Stored*>(w.weight.data); }
 // After the rows of W. kStride: columns between two rows.

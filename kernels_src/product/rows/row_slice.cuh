@@ -33,15 +33,6 @@ struct PackedSlice {
   NODEWRIGHT_DEVICE void widen(int m, int c, float (&v)[8]) const { unpack_8(x[m][c], v); }
 };
 
-// Chunk `chunk` of a word, as dot_8 takes it.
-template <class Format = Weights>
-NODEWRIGHT_DEVICE auto eight_of(uint4 word, int chunk, [[maybe_unused]] const GroupWords& groups) {
-  if constexpr (kHasGroups)
-    return weights_of<Format>(word, chunk, groups.of);
-  else
-    return Format::eight(word, chunk);
-}
-
 // sums[r * kTile + m] += row r of the batch times row m of x. counts(r): whether row r is one of the block's; from the
 // first that is not, rows are left out in groups of kRowsAtOnce. reload(r, i): requests the word that takes the place
 // of word i of row r. scale(r, i): of that word, where blocks have one.
@@ -62,7 +53,7 @@ NODEWRIGHT_DEVICE void multiply_batch(Slice& slice, float (&sums)[kSums], Weight
         float of_word = kScaledBlocks ? 0.0f : s;
         NODEWRIGHT_UNROLL
         for (int c = 0; c < kChunksOfWord; ++c)
-          of_word = slice.add_dot(eight_of(word, c, groups), m, i * kChunksOfWord + c, of_word);
+          of_word = slice.add_dot(eight_of(word, c, groups.of), m, i * kChunksOfWord + c, of_word);
         if constexpr (kScaledBlocks)
           s = fmaf(of_word, scale(r, i), s);
         else

@@ -109,10 +109,6 @@ NODEWRIGHT_DEVICE void reload_weight(uint4& word, const Stored* row, bool counts
 NODEWRIGHT_DEVICE const Stored* row_of(const Stored* weight, int row) {
   return weight + row * kRowElements + word_column(0) / Weights::kColumnsOfElement;
 }
-// Bytes of what groups share before those of a word of 16 bytes that begins at `column`.
-NODEWRIGHT_DEVICE constexpr int group_byte(int column) {
-  return column / Weights::kColumnsOfGroups * Weights::kBytesOfWord;
-}
 // The groups of row r after `row`, this thread's first of these, if it counts.
 NODEWRIGHT_DEVICE void load_groups(WeightBatch& batch, const unsigned char* row, int r, bool counts, int i) {
   if constexpr (kHasGroups) {

@@ -5,6 +5,7 @@
 #include "tests/engine/parity/golden_model.h"
 #include "tests/kernels/numbers.h"
 #include "tests/models/checkpoint_files.h"
+#include "tests/models/small_network.h"
 #include "tests/support/scratch_folder.h"
 
 namespace nodewright::test {
@@ -12,57 +13,35 @@ namespace nodewright::test {
 // The same numbers in two folders: FP8 with scales of rows or of blocks, and bf16.
 class Fp8Checkpoint {
  public:
-  static constexpr int64_t kHidden = 256, kHeads = 4, kKvHeads = 2, kHeadDim = 64, kIntermediate = 400, kVocab = 90,
-                           kLayers = 2;
+  static constexpr int64_t kKvHeads = 2, kHeadDim = SmallNetwork::kHeadDim, kVocab = SmallNetwork::kVocab,
+                           kLayers = SmallNetwork::kLayers;
 
   // `plain`: a matrix that is bf16 in both; `has_nan`: one with a code of a NaN; `more`: tensors of both.
   explicit Fp8Checkpoint(bool in_blocks, std::string plain_matrix = "", std::string has_nan = "",
-                         const std::vector<TestTensor>& more = {})
+                         const std::vector<TestTensor>& more = {},
+                         const SmallNetwork& network = {.intermediate = 400, .kv_heads = kKvHeads})
       : in_blocks_(in_blocks), plain_(std::move(plain_matrix)), has_nan_(std::move(has_nan)) {
     const auto count = [](int64_t n) { return static_cast<size_t>(n); };
-    const auto plain = [&](const std::string& name, const std::vector<int64_t>& shape, double mean, double size) {
+    const auto plain = [&](const std::string& module, const std::vector<int64_t>& shape, double mean, double size) {
       std::vector<bf16> values(count(shape[0] * (shape.size() > 1 ? shape[1] : 1)));
       for (size_t i = 0; i < values.size(); ++i) values[i] = to_bf16(mean + size * noise(stream_, i));
       ++stream_;
-      for (auto* tensors : {&fp8_, &bf16_}) tensors->push_back({name, "BF16", shape, bytes_of(values)});
+      for (auto* tensors : {&fp8_, &bf16_}) tensors->push_back({module + ".weight", "BF16", shape, bytes_of(values)});
     };
-    plain("model.embed_tokens.weight", {kVocab, kHidden}, 0, 1);
-    for (int64_t l = 0; l < kLayers; ++l) {
-      const std::string layer = "model.layers." + std::to_string(l) + ".";
-      plain(layer + "input_layernorm.weight", {kHidden}, 1, 0.2);
-      quantized(layer + "self_attn.q_proj", kHeads * kHeadDim, kHidden);
-      quantized(layer + "self_attn.k_proj", kKvHeads * kHeadDim, kHidden);
-      quantized(layer + "self_attn.v_proj", kKvHeads * kHeadDim, kHidden);
-      quantized(layer + "self_attn.o_proj", kHidden, kHeads * kHeadDim);
-      plain(layer + "post_attention_layernorm.weight", {kHidden}, 1, 0.2);
-      quantized(layer + "mlp.gate_proj", kIntermediate, kHidden);
-      quantized(layer + "mlp.up_proj", kIntermediate, kHidden);
-      quantized(layer + "mlp.down_proj", kHidden, kIntermediate);
-    }
-    plain("model.norm.weight", {kHidden}, 1, 0.2);
-    plain("lm_head.weight", {kVocab, kHidden}, 0, 0.1);
+    network.each_tensor(plain,
+                        [&](const std::string& module, int64_t rows, int64_t cols) { quantized(module, rows, cols); });
     for (auto* tensors : {&fp8_, &bf16_}) tensors->insert(tensors->end(), more.begin(), more.end());
-    nlohmann::json config = {{"architectures", {"LlamaForCausalLM"}},
-                             {"hidden_size", kHidden},
-                             {"num_hidden_layers", kLayers},
-                             {"num_attention_heads", kHeads},
-                             {"num_key_value_heads", kKvHeads},
-                             {"head_dim", kHeadDim},
-                             {"intermediate_size", kIntermediate},
-                             {"vocab_size", kVocab},
-                             {"rms_norm_eps", 1e-5},
-                             {"max_position_embeddings", 256},
-                             {"tie_word_embeddings", false},
-                             {"bos_token_id", 1},
-                             {"eos_token_id", 2}};
+    nlohmann::json config = network.config();
     write(in_bf16_, bf16_, config);
     if (in_blocks)
-      config["quantization_config"] = {{"quant_method", "fp8"}, {"weight_block_size", {128, 128}}};
+      config["quantization_config"] = {{"quant_method", "fp8"},
+                                       {"weight_block_size", {128, 128}},
+                                       {"modules_to_not_convert", network.plain_matrices()}};
     else
       config["quantization_config"] = {
           {"quant_method", "compressed-tensors"},
           {"format", "float-quantized"},
-          {"ignore", {"lm_head"}},
+          {"ignore", network.plain_matrices()},
           {"config_groups",
            {{"group_0",
              {{"targets", {"Linear"}},

@@ -28,6 +28,7 @@
 #include "kernels_src/experts/expert_tiles.h"
 #include "kernels_src/experts/group_by_expert.h"
 #include "kernels_src/experts/norm_expert_gate_up.h"
+#include "kernels_src/projection/dequantize.h"
 #include "kernels_src/projection/norm_gate_up.h"
 #include "kernels_src/projection/norm_project.h"
 #include "kernels_src/projection/project.h"
@@ -73,10 +74,10 @@ struct OrdinaryKernels {
   }
 };
 using Ordinary =
-    OrdinaryKernels<AddBias, Attend, AttendTiles, CapLogits, ChooseExperts, ExpertDown, ExpertDownSum, ExpertGateUp,
-                    FetchInputs, Gate, GatheredAdd, GatheredEmbed, GatheredLogits, GatheredNormHeads, GroupByExpert,
-                    NormExpertGateUp, NormGateUp, NormHidden, NormProject, NormRows, OwnEmbedding, OwnSquares, Project,
-                    nodewright::RankValue, RopeAppend, RopeFlashDecode, Sample>;
+    OrdinaryKernels<AddBias, Attend, AttendTiles, CapLogits, ChooseExperts, Dequantize, ExpertDown, ExpertDownSum,
+                    ExpertGateUp, FetchInputs, Gate, GatheredAdd, GatheredEmbed, GatheredLogits, GatheredNormHeads,
+                    GroupByExpert, NormExpertGateUp, NormGateUp, NormHidden, NormProject, NormRows, OwnEmbedding,
+                    OwnSquares, Project, nodewright::RankValue, RopeAppend, RopeFlashDecode, Sample>;
 
 // What stands in front of an exchange's sum and after it.
 struct Summed {

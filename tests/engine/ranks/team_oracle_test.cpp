@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "tests/engine/parity/coded_checkpoint.h"
 #include "tests/engine/ranks/shared_sizes.h"
 #include "tests/engine/ranks/team_decoder.h"
 #include "tests/support/scratch_folder.h"
@@ -86,6 +87,36 @@ const std::vector<std::string> kComparedGoldens = {"llama/odd_sizes", "gemma2/ca
 INSTANTIATE_TEST_SUITE_P(TwoDevices, TeamOracle, testing::ValuesIn(kComparedGoldens), golden_test_name);
 INSTANTIATE_TEST_SUITE_P(TwoDevicesSweep, TeamOracle, testing::ValuesIn(split_goldens(kComparedGoldens)),
                          golden_test_name);
+
+// Weights in codes, of which a rank has rows or columns.
+class CodedTeam : public testing::TestWithParam<CodedCase> {};
+
+TEST_P(CodedTeam, HasTheBitsOfItsShardsOnOneDeviceAndTheLogitsOfBf16) {
+  const CodedCheckpoint checkpoint(GetParam());
+  compare_with_one_device({.folder = checkpoint.coded(), .rows = GetParam().rows});
+  if (HasFatalFailure()) return;
+  const Tokens prompt = some_tokens(20, SmallNetwork::kVocab, 3),
+               continuation = some_tokens(3, SmallNetwork::kVocab, 4);
+  std::vector<std::vector<Logits>> all;
+  for (const std::string& folder : {checkpoint.coded(), checkpoint.in_bf16()}) {
+    LoadedTeam team(folder, 2, test_device());
+    for (const DecoderModel& model : team.models) {
+      const WeightLayouts& layouts = model.config().layouts;
+      for (const WeightLayout& layout : {layouts.qkv, layouts.out, layouts.gate_up, layouts.down})
+        EXPECT_EQ(layout.is_quantized(), folder == checkpoint.coded());
+    }
+    all.push_back(agreed(TeamDecoder(team, GetParam().rows).forced(prompt, continuation)));
+  }
+  EXPECT_LE(relative_error(all[0], all[1]), 0.01);
+}
+
+INSTANTIATE_TEST_SUITE_P(TwoDevices, CodedTeam,
+                         testing::Values(CodedCase{Coding::fp8_blocks, false, 1},
+                                         CodedCase{Coding::fp8_blocks, false, 8}, CodedCase{Coding::int4, false, 1},
+                                         CodedCase{Coding::int4, false, 40}, CodedCase{Coding::fp8_rows, true, 1},
+                                         CodedCase{Coding::int4, true, 8}),
+                         name_of_coded);
+INSTANTIATE_TEST_SUITE_P(TwoDevicesSweep, CodedTeam, testing::ValuesIn(coded_cases({1, 3, 8, 17, 40})), name_of_coded);
 
 // All families in sizes that eight devices share. Which of them share a step of which size, the family's place decides.
 class TeamOracleSweepOnCpuDriver : public testing::TestWithParam<std::string> {};

@@ -10,6 +10,9 @@
 namespace nodewright::test::expert_tiles_test {
 namespace {
 
+// What weights lose that become bf16 before they are multiplied, of their magnitude.
+double rounding_of(const WeightLayout& layout) { return layout.is_grouped() && !layout.is_int4() ? 0x1p-8 : 0; }
+
 struct Grouped {
   Guarded<int32_t> pairs, n_jobs;
   Guarded<ExpertJob> jobs;
@@ -36,7 +39,7 @@ std::vector<Element> multiply(const ExpertsCase& c, const char* name, int64_t y_
   const Grouped grouped = group(c, shape);
   const Guarded<bf16> x("x", c.x), weight("weight", c.weight);
   const Guarded<Element> y("y", at(shape.pairs() * y_stride));
-  std::vector<Constant> constants = constants_of(shape.constants(), constants_of(shape.tile_constants(), {}));
+  std::vector<Constant> constants = c.constants(constants_of(shape.tile_constants(), {}));
   if (std::is_same_v<Args, ExpertGateUp>) constants.push_back({"kActivation", static_cast<int64_t>(Activation::silu)});
   run_node(machine().kernels.kernel<Args>({name, constants}, shape.launch_shape(4)), {.from = {x, c.stride()},
                                                                                       .pairs = grouped.pairs,
@@ -51,13 +54,29 @@ std::vector<Element> multiply(const ExpertsCase& c, const char* name, int64_t y_
 // pieces.
 struct Sizes {
   int64_t rows, live, experts, chosen, cols, outputs;
+  WeightLayout layout = {};
 };
-constexpr Sizes kSizes[] = {{3, 3, 7, 3, 60, 72},    {17, 15, 5, 2, 100, 60}, {4, 4, 3, 2, 2100, 22},
-                            {50, 47, 4, 2, 136, 30}, {90, 90, 3, 2, 200, 50}, {70, 66, 2, 1, 1100, 20}};
+std::vector<Sizes> all_sizes(int64_t unit) {
+  std::vector<Sizes> sizes = {{3, 3, 7, 3, 60, 72},    {17, 15, 5, 2, 100, 60}, {4, 4, 3, 2, 2100, 22},
+                              {50, 47, 4, 2, 136, 30}, {90, 90, 3, 2, 200, 50}, {70, 66, 2, 1, 1100, 20}};
+  const WeightLayout rows = fp8_layout(false, unit), blocks = fp8_layout(true, unit);
+  sizes.insert(sizes.end(), {{5, 3, 5, 3, 272, 46, rows},
+                             {70, 66, 2, 1, 1104, 20, rows},
+                             {4, 4, 3, 2, 2192, 128 * unit, blocks},
+                             {50, 47, 4, 2, 144, 128 * unit, blocks},
+                             {5, 3, 5, 3, 384, 46, int4_layout(64)},
+                             {50, 47, 4, 2, 128, 30, int4_layout(32)},
+                             {70, 66, 2, 1, 1152, 20, int4_layout(128)},
+                             {5, 3, 5, 3, 384, 46, group_layout(WeightCode::q4)},
+                             {70, 66, 2, 1, 1152, 20, group_layout(WeightCode::q4_offset)},
+                             {50, 47, 4, 2, 128, 30, group_layout(WeightCode::q8, 16)},
+                             {4, 4, 3, 2, 2176, 22, group_layout(WeightCode::q8_offset)}});
+  return sizes;
+}
 
 TEST(ExpertTiles, GateUpAgreesWithTheReference) {
-  for (const Sizes& s : kSizes) {
-    ExpertsCase c(s.rows, s.live, s.experts, s.chosen, s.cols, s.outputs);
+  for (const Sizes& s : all_sizes(2)) {
+    ExpertsCase c(s.rows, s.live, s.experts, s.chosen, s.cols, s.outputs, s.layout);
     c.draw_x(c.rows);
     const int64_t inner = c.outputs / 2, y_stride = round_up_to_8(inner);
     const auto y = multiply<ExpertGateUp, bf16>(c, "tile_expert_gate_up", y_stride);
@@ -73,16 +92,17 @@ TEST(ExpertTiles, GateUpAgreesWithTheReference) {
                      up = c.dot(pair, pair / c.chosen, 2 * i + 1, other_size);
         const double expected = silu(gate) * up;
         ASSERT_NEAR(value_of(found), expected,
-                    0x1p-8 * std::abs(expected) + 1e-5 * (size + other_size) * (1 + std::abs(up) + std::abs(gate)))
+                    0x1p-8 * std::abs(expected) +
+                        (1e-5 + rounding_of(c.layout)) * (size + other_size) * (1 + std::abs(up) + std::abs(gate)))
             << "pair " << pair << ", element " << i << ", " << c.cols << " columns";
       }
   }
 }
 
 TEST(ExpertTiles, DownAgreesWithTheReference) {
-  for (Sizes s : kSizes) {
-    s.outputs -= 1;  // odd
-    ExpertsCase c(s.rows, s.live, s.experts, s.chosen, s.cols, s.outputs);
+  for (const Sizes& s : all_sizes(1)) {
+    const int64_t odd = s.outputs - (s.layout.in_blocks ? 0 : 1);
+    ExpertsCase c(s.rows, s.live, s.experts, s.chosen, s.cols, odd, s.layout);
     c.draw_x(c.rows * c.chosen);
     const int64_t y_stride = round_up_to_8(c.outputs);
     const auto y = multiply<ExpertDown, float>(c, "tile_expert_down", y_stride);
@@ -95,26 +115,46 @@ TEST(ExpertTiles, DownAgreesWithTheReference) {
         }
         double size;
         const double expected = c.dot(pair, pair, n, size);
-        ASSERT_NEAR(found, expected, 0x1p-18 * size) << "pair " << pair << ", output " << n;
+        ASSERT_NEAR(found, expected, (0x1p-18 + rounding_of(c.layout)) * size) << "pair " << pair << ", output " << n;
       }
   }
 }
 
-TEST(ExpertTiles, ARowsBitsDoNotDependOnItsNeighbours) {
-  ExpertsCase c(17, 17, 5, 2, 100, 60);
-  c.draw_x(c.rows * c.chosen);
-  const auto all = multiply<ExpertDown, float>(c, "tile_expert_down", 64);
-  for (const int64_t row : {int64_t{0}, int64_t{9}, int64_t{16}}) {
-    ExpertsCase other(17, 17, 5, 2, 100, 60);  // that row stands first, among others
-    other.draw_x(c.rows * c.chosen);
-    for (int64_t j = 0; j < 2; ++j) {
-      other.of_rows[at(j)] = c.of_rows[at(2 * row + j)];
-      std::copy_n(c.x.begin() + (2 * row + j) * c.stride(), c.stride(), other.x.begin() + j * c.stride());
+// What a checker of formats must see: another code, and another scale, of the last expert's last row.
+TEST(ExpertTiles, EveryCodeAndScaleCounts) {
+  for (const WeightLayout& layout :
+       {fp8_layout(false, 1), fp8_layout(true, 1), int4_layout(64), group_layout(WeightCode::q8)}) {
+    ExpertsCase c(17, 17, 2, 2, 512, 128, layout);
+    c.draw_x(c.rows * c.chosen);
+    const auto all = multiply<ExpertDown, float>(c, "tile_expert_down", 128);
+    const int64_t padding =  // words after the last row's groups
+        layout.is_grouped() ? layout.group_stride(c.stride()) - layout.group_words(c.stride()) : 0;
+    const size_t codes = at(layout.row_bytes(c.stride()) * c.experts * c.outputs) / 2,
+                 end = c.weight.size() - at(2 * padding);
+    for (const size_t i : {codes - 1, end - 1}) {
+      ExpertsCase other = c;
+      other.weight[i].bits ^= 0x0101;
+      EXPECT_FALSE(same_bits(multiply<ExpertDown, float>(other, "tile_expert_down", 128), all)) << i << " of " << end;
     }
-    for (int64_t i = 2; i < 34; ++i) other.of_rows[at(i)] = static_cast<int32_t>(random_bits(5, at(i)) % 5);
-    const auto moved = multiply<ExpertDown, float>(other, "tile_expert_down", 64);
-    for (int64_t j = 0; j < 2; ++j)
-      EXPECT_TRUE(same_bits(row_of(moved, j, 64, 60), row_of(all, 2 * row + j, 64, 60))) << "row " << row;
+  }
+}
+
+TEST(ExpertTiles, ARowsBitsDoNotDependOnItsNeighbours) {
+  for (const auto& [cols, layout] : {std::pair{100, WeightLayout{}}, {128, int4_layout(64)}}) {
+    ExpertsCase c(17, 17, 5, 2, cols, 60, layout);
+    c.draw_x(c.rows * c.chosen);
+    const auto all = multiply<ExpertDown, float>(c, "tile_expert_down", 64);
+    for (const int64_t row : {int64_t{0}, int64_t{9}, int64_t{16}}) {
+      ExpertsCase other = c;  // that row stands first, among others
+      for (int64_t j = 0; j < 2; ++j) {
+        other.of_rows[at(j)] = c.of_rows[at(2 * row + j)];
+        std::copy_n(c.x.begin() + (2 * row + j) * c.stride(), c.stride(), other.x.begin() + j * c.stride());
+      }
+      for (int64_t i = 2; i < 34; ++i) other.of_rows[at(i)] = static_cast<int32_t>(random_bits(5, at(i)) % 5);
+      const auto moved = multiply<ExpertDown, float>(other, "tile_expert_down", 64);
+      for (int64_t j = 0; j < 2; ++j)
+        EXPECT_TRUE(same_bits(row_of(moved, j, 64, 60), row_of(all, 2 * row + j, 64, 60))) << "row " << row;
+    }
   }
 }
 

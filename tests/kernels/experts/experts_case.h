@@ -4,11 +4,8 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels_src/elementwise/activation.h"
 #include "kernels_src/experts/expert_shape.h"
-#include "kernels_src/residual/norm.h"
-#include "tests/kernels/numbers.h"
-#include "tests/kernels/one_node.h"
+#include "tests/kernels/projection/matvec.h"
 
 namespace nodewright::test {
 
@@ -19,23 +16,27 @@ inline int64_t round_up_to_8(int64_t n) { return (n + 7) / 8 * 8; }
 struct ExpertsCase {
   int64_t rows, experts, chosen, cols, outputs;
   int32_t n_live;
-  std::vector<bf16> x;           // [rows or pairs, stride], columns after the last are NaN
-  std::vector<bf16> weight;      // [experts * outputs, stride], zero there
-  std::vector<int32_t> of_rows;  // [rows, chosen], of rows that do not count -1
-  std::vector<float> weights;    // [rows, chosen]
+  std::vector<bf16> x;  // [rows or pairs, stride], columns after the last are NaN
+  WeightLayout layout;
+  std::vector<bf16> weight;  // [experts * outputs, stride], zero there; of codes the bytes of their layout
+  std::vector<double> coded_values, parts;  // [experts * outputs, stride] of codes (MatvecData)
+  std::vector<int32_t> of_rows;             // [rows, chosen], of rows that do not count -1
+  std::vector<float> weights;               // [rows, chosen]
 
   // `live` rows count. Half the rows have the first expert first, so that it has more than others.
   ExpertsCase(int64_t row_count, int64_t live, int64_t expert_count, int64_t chosen_count, int64_t col_count,
-              int64_t output_count)
+              int64_t output_count, const WeightLayout& layout_of_weight = {})
       : rows(row_count),
         experts(expert_count),
         chosen(chosen_count),
         cols(col_count),
         outputs(output_count),
-        n_live(static_cast<int32_t>(live)) {
-    weight.assign(at(experts * outputs * stride()), bf16{0});
-    for (int64_t n = 0; n < experts * outputs; ++n)
-      for (int64_t k = 0; k < cols; ++k) weight[at(n * stride() + k)] = to_bf16(noise(at(1000 + n), at(k)));
+        n_live(static_cast<int32_t>(live)),
+        layout(layout_of_weight) {
+    if (layout.is_quantized())
+      draw_codes();
+    else
+      draw_bf16();
     of_rows.assign(at(rows * chosen), -1);
     weights.assign(at(rows * chosen), kNaN);
     for (int64_t m = 0; m < live; ++m) {
@@ -50,8 +51,23 @@ struct ExpertsCase {
     }
   }
 
+  void draw_bf16() {
+    weight.assign(at(experts * outputs * stride()), bf16{0});
+    for (int64_t n = 0; n < experts * outputs; ++n)
+      for (int64_t k = 0; k < cols; ++k) weight[at(n * stride() + k)] = to_bf16(noise(at(1000 + n), at(k)));
+  }
+  void draw_codes() {
+    MatvecShape all{1, cols, stride(), experts * outputs, layout.unit};
+    all.weights = layout;
+    MatvecData data(all);
+    weight = std::move(data.weight), coded_values = std::move(data.coded_values), parts = std::move(data.parts);
+  }
+
   int64_t stride() const { return round_up_to_8(cols); }
-  ExpertShape shape() const { return {rows, experts, chosen, cols, stride(), outputs}; }
+  ExpertShape shape() const { return {rows, experts, chosen, cols, stride(), outputs, layout}; }
+  std::vector<Constant> constants(std::vector<Constant> more) const {
+    return with_format(layout, constants_of(shape().constants(), std::move(more)));
+  }
 
   void draw_x(int64_t count) {
     x = poisoned<bf16>(at(count * stride()));
@@ -59,18 +75,29 @@ struct ExpertsCase {
       for (int64_t k = 0; k < cols; ++k) x[at(m * stride() + k)] = to_bf16(noise(at(m), at(k)));
   }
 
-  // Row `row` of x, as doubles, with row n of the pair's expert; `magnitude` gets the sum of the products' sizes.
-  double dot(int64_t pair, int64_t row, int64_t n, double& magnitude) const {
-    const int64_t expert = of_rows[at(pair)];
+  // Element k of row n of the pair's expert, and the magnitude of what is added up of it.
+  double value(int64_t pair, int64_t n, int64_t k) const {
+    const size_t i = place(pair, n, k);
+    return coded_values.empty() ? value_of(weight[i]) : coded_values[i];
+  }
+  double magnitude(int64_t pair, int64_t n, int64_t k) const {
+    return parts.empty() ? std::abs(value(pair, n, k)) : parts[place(pair, n, k)];
+  }
+  // Row `row` of x, as doubles, with that row; `size` gets the sum of the products' sizes.
+  double dot(int64_t pair, int64_t row, int64_t n, double& size) const {
     double sum = 0;
-    magnitude = 0;
+    size = 0;
     for (int64_t k = 0; k < cols; ++k) {
-      const double product = static_cast<double>(value_of(x[at(row * stride() + k)])) *
-                             value_of(weight[at((expert * outputs + n) * stride() + k)]);
-      sum += product;
-      magnitude += std::abs(product);
+      const double of_x = value_of(x[at(row * stride() + k)]);
+      sum += of_x * value(pair, n, k);
+      size += std::abs(of_x) * magnitude(pair, n, k);
     }
     return sum;
+  }
+
+ private:
+  size_t place(int64_t pair, int64_t n, int64_t k) const {
+    return at((of_rows[at(pair)] * outputs + n) * stride() + k);
   }
 };
 

@@ -1,5 +1,5 @@
 // What the ranks of a team have of a mixture's weights, against the whole of them: the router, and of every expert some
-// rows of gate and up and the same columns of down.
+// rows of gate and up and the same columns of down; in bf16, and rounded to FP8 with a scale for each whole row.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 
 #include "models/decoder_model.h"
 #include "runtime/device_selection.h"
+#include "tests/models/int4_checkpoint.h"
 #include "tests/support/test_places.h"
 
 namespace nodewright {
@@ -57,6 +58,52 @@ TEST(ExpertPartsOnCpuDriver, AreTheRanksShareOfEveryExpert) {
     }
   }
   EXPECT_LT(bytes, whole.weights().bytes() * 5 / 4) << "the ranks share what they need not all have";
+}
+
+TEST(ExpertPartsOnCpuDriver, HaveTheCodesAndScalesOfTheWhole) {
+  OpenedDevice device = open_device("cpu");
+  constexpr int64_t kRanks = 2;
+  const test::SmallNetwork network = test::kExpertsSharedByTwo;
+  const test::Int4Checkpoint checkpoint(test::Int4Form::compressed, 128, "", "", network);
+  const auto loaded = [&](Shard shard) {
+    DecoderModel model =
+        DecoderModel::begin_load(device, checkpoint.in_bf16(), {}, {.rounds_to_fp8 = true, .shard = shard});
+    model.wait();
+    return model;
+  };
+  const auto bytes_of = [&](const WeightMatrix& matrix) {
+    std::vector<uint8_t> bytes(static_cast<size_t>(matrix.layout.bytes(matrix.rows, matrix.stride)));
+    read_device(device, std::as_writable_bytes(std::span(bytes)), matrix.data.address(), "matrix");
+    return bytes;
+  };
+  const DecoderModel whole = loaded({});
+  const int64_t inner = network.intermediate, own = inner / kRanks;
+  for (int64_t rank = 0; rank < kRanks; ++rank) {
+    const DecoderModel part = loaded({rank, kRanks});
+    const LayerWeights &all = whole.weights().layers()[1], &some = part.weights().layers()[1];
+    ASSERT_TRUE(some.down.layout.is_fp8() && some.gate_up.layout.is_fp8() && some.qkv.layout.is_fp8());
+    const std::vector<uint8_t> all_down = bytes_of(all.down), down = bytes_of(some.down);
+    ASSERT_EQ(some.down.cols, own);
+    for (int64_t n = 0; n < all.down.rows; ++n) {
+      ASSERT_TRUE(
+          std::equal(down.begin() + n * own, down.begin() + (n + 1) * own, all_down.begin() + n * inner + rank * own))
+          << "rank " << rank << ", row " << n;
+      ASSERT_TRUE(std::equal(down.begin() + some.down.rows * own + 4 * n,
+                             down.begin() + some.down.rows * own + 4 * n + 4,
+                             all_down.begin() + all.down.rows * inner + 4 * n))
+          << "rank " << rank << ", scale of row " << n;
+    }
+    const std::vector<uint8_t> all_up = bytes_of(all.gate_up), up = bytes_of(some.gate_up);
+    for (int64_t expert = 0; expert < network.experts; ++expert)
+      for (int64_t i = 0; i < 2 * own; ++i) {
+        const int64_t n = 2 * own * expert + i, of_all = 2 * (inner * expert + rank * own) + i;
+        const int64_t cols = all.gate_up.cols;
+        ASSERT_TRUE(std::equal(up.begin() + n * cols, up.begin() + (n + 1) * cols, all_up.begin() + of_all * cols));
+        ASSERT_TRUE(std::equal(up.begin() + some.gate_up.rows * cols + 4 * n,
+                               up.begin() + some.gate_up.rows * cols + 4 * n + 4,
+                               all_up.begin() + all.gate_up.rows * cols + 4 * of_all));
+      }
+  }
 }
 
 }  // namespace

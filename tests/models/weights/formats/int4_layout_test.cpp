@@ -136,10 +136,10 @@ TEST(Int4Layouts, AreOfColumnsWhoseOrderIsStoredAndUsual) {
     std::vector<test::TestTensor> tensors = stored;
     for (const int64_t l : {0, 1}) {
       std::vector<int32_t> groups;
-      for (int32_t k = 0; k < Int4Checkpoint::kIntermediate; ++k) groups.push_back(group_of(k));
+      for (int32_t k = 0; k < test::SmallNetwork{}.intermediate; ++k) groups.push_back(group_of(k));
       tensors.push_back({"model.layers." + std::to_string(l) + ".mlp.down_proj.weight_g_idx",
                          "I32",
-                         {Int4Checkpoint::kIntermediate},
+                         {test::SmallNetwork{}.intermediate},
                          test::bytes_of(groups)});
     }
     write_text(file, test::safetensors_of(tensors));
