@@ -88,6 +88,18 @@ void read_all(const std::filesystem::path& file) {
     checkpoint.require(about.at("stored").get<std::string>(), about.at("shape").get<std::vector<int64_t>>());
 }
 
+TEST(GgufBlocks, WithAScaleThatKernelsCannotMultiplyAreRefused) {
+  std::string bytes = read_text(gguf_golden("types.gguf"));
+  const size_t at = Checkpoint::open(gguf_golden("types.gguf")).find("Q8_0.weight")->offset;
+  for (const uint16_t half : {0x6000, 0x7c00, 0x7e00}) {  // 512, infinity, NaN
+    put(bytes, at + 5 * 34, half);
+    const ScratchFolder folder;
+    const Checkpoint checkpoint = Checkpoint::open(folder.write("types.gguf", bytes));
+    const EncodedMatrix& matrix = *checkpoint.require("Q8_0.weight", {3, 512}).encoded;
+    expect_error([&] { matrix.group_words(0, 3); }, {"Q8_0.weight", "it has the scale", "beyond 511"});
+  }
+}
+
 TEST(GgufFiles, MayNameTheExpertsOfOneTensorTogether) {
   const Checkpoint checkpoint = Checkpoint::open(gguf_golden("qwen3moe/model.gguf"));
   const TensorInfo *first = checkpoint.find("blk.0.experts.0.ffn_up_exps.weight"),
