@@ -315,7 +315,9 @@ FlashDecodeShape flash_decode_shape(const ModelConfig& config, const StepShape& 
                          attention_splits(config, step, device)};
   shape.cache = config.cache;
   shape.cluster_blocks = device.cluster_blocks();
-  if (shape.has_clusters() && shape.rows * shape.head_tiles() * shape.splits <= device.sm_count) shape.warps = 8;
+  // Heads of 128 leave eight warps too little memory to take two chunks at once.
+  if (shape.has_clusters() && shape.rows * shape.head_tiles() * shape.splits <= device.sm_count)
+    shape.warps = shape.rows == 1 && shape.head_dim == 128 ? 4 : 8;
   if (step.tuning.attend.warps > 0) shape.warps = step.tuning.attend.warps;
   if (step.tuning.attend.ring > 0) shape.requested = step.tuning.attend.ring;
   shape.spread(device.sm_count, device.shared_optin_bytes);

@@ -52,7 +52,7 @@ void each_number(Number&& of, const MatvecTuning*, Function&& f) {
 }
 template <class Number, class Function>
 void each_number(Number&& of, const TileTuning*, Function&& f) {
-  f("warps", of.warps, 1, 8, 1);
+  f("warps", of.warps, 1, 16, 1);
   f("rows", of.rows, 8, 16, 8);
   f("piece", of.piece, 1, 16, 1);
   f("ring", of.ring, 1, 8, 1);

@@ -12,7 +12,7 @@ namespace nodewright {
 
 // What a measurement has found better; 0: what TileShape says itself.
 struct TileTuning {
-  int64_t warps = 0;   // of a block, 1 to 8
+  int64_t warps = 0;   // of a block, 1 to 16
   int64_t rows = 0;    // of W, in a tile: 8 or 16
   int64_t piece = 0;   // spans of a warp in a stage
   int64_t ring = 0;    // stages in flight, 1 to 8, where a block's shared memory holds them
@@ -52,6 +52,10 @@ struct TileShape {
     if (weights.is_quantized() && !meets && token_tiles() == 1) return 8;
     return (weights.in_blocks || weights.is_grouped()) && (meets || token_tiles() > 2) ? 4 : 6;
   }
+  // The same of a block that shares them.
+  constexpr int64_t shared_spans() const {
+    return weights.is_int4() && token_tiles() <= 2 && !ends_in_registers ? 5 : 4;
+  }
   // Blocks of a cluster that share the columns: the fewest that can hold them, 0 where none can.
   constexpr int64_t splits() const {
     if (!held) return 1;
@@ -60,7 +64,7 @@ struct TileShape {
                             : n > 1 && (weights.in_blocks || weights.is_grouped()) ? 64
                                                                                    : weights.word_columns();
       // Columns that stay together.
-      if (stride % (whole * n) == 0 && (stride / n + 63) / 64 <= 8 * (n > 1 ? 4 : most_spans())) return n;
+      if (stride % (whole * n) == 0 && (stride / n + 63) / 64 <= 8 * (n > 1 ? shared_spans() : most_spans())) return n;
     }
     return 0;
   }
@@ -78,12 +82,14 @@ struct TileShape {
     return (rows + multiple - 1) / multiple * multiple;
   }
 
-  // At most 8: fewest spans of 64 columns lacking, then the most warps.
+  // Fewest spans of 64 columns lacking, then the most warps: up to 8, or 16 of up to 5 spans of int4, of whose blocks
+  // two would otherwise share an SM while others idle.
   constexpr int64_t warps() const {
     if (tuning.warps > 0) return tuning.warps;
     const int64_t all = (columns() + 63) / 64;
     if (held) {  // as few registers as eight warps leave
-      const int64_t each = (all + 7) / 8;
+      const bool many = weights.is_int4() && token_tiles() == 1 && !ends_in_registers && all <= 5 * 8;
+      const int64_t most = many ? 16 : 8, each = (all + most - 1) / most;
       return (all + each - 1) / each;
     }
     int64_t best = 1, least = INT64_MAX;

@@ -292,16 +292,22 @@ NODEWRIGHT_DEVICE void add_group(PairSums (&sums)[kPairs], const PairSums (&of_g
 template <class Rows>
 NODEWRIGHT_DEVICE void multiply_int4(PairSums (&sums)[kPairs], const Rows& x, const unsigned char* weights,
                                      const unsigned char* rows, const uint32_t* groups, int i, int span) {
+  // Spans of a warp are kApart columns apart: mostly whole words of four lanes, and whole groups.
+  constexpr int kApart = kWarps * 64;
+  const int first = span_column(0), of_groups = first + (kSplits > 1 ? cluster_rank() * kColumns : 0);
+  const int at =
+      kApart % 128 == 0 ? NibbleCodes::span_byte(first) + i * (kApart / 2) : NibbleCodes::span_byte(first + i * kApart);
   const auto load = [&](int row) {
-    return *reinterpret_cast<const uint2*>(weights + row * TileRing<Rows>::kRowBytes +
-                                           NibbleCodes::span_byte(span_column(i)));
+    return *reinterpret_cast<const uint2*>(weights + row * TileRing<Rows>::kRowBytes + at);
   };
   const auto fragment = [&](int s, int n) { return x.fragment(rows, i, span, s, n); };
   const Int4Words<kRows> words(load);
-  const int column = (kSplits > 1 ? cluster_rank() * kColumns : 0) + span_column(span);
   const auto each_group = [&]<int kGroup>() {
     constexpr int kFirst = kGroup, kLast = kGroupsOfSpan == 2 ? kGroup + 1 : 2;  // steps of 32 columns
-    const uint32_t* const of_group = groups + (column + kGroup * 32) / static_cast<int>(kScaleColumns);
+    constexpr int kShared = static_cast<int>(kScaleColumns);
+    const int number = kApart % kShared == 0 ? (of_groups + kGroup * 32) / kShared + span * (kApart / kShared)
+                                             : (of_groups + span * kApart + kGroup * 32) / kShared;
+    const uint32_t* const of_group = groups + number;
     PairSums of_codes[kPairs] = {};
     if constexpr (kTurned) {
       multiply_turned_span<true, kFirst, kLast>(of_codes[0], words.halves(), fragment);

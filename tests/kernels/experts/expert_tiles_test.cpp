@@ -127,9 +127,10 @@ TEST(ExpertTiles, EveryCodeAndScaleCounts) {
     ExpertsCase c(17, 17, 2, 2, 512, 128, layout);
     c.draw_x(c.rows * c.chosen);
     const auto all = multiply<ExpertDown, float>(c, "tile_expert_down", 128);
-    const size_t codes = at(layout.row_bytes(c.stride()) * c.experts * c.outputs) / 2;
-    const int64_t padding = layout.is_grouped() ? layout.group_stride(c.stride()) - layout.group_words(c.cols) : 0;
-    const size_t end = c.weight.size() - at(2 * padding);
+    const int64_t padding =  // words after the last row's groups
+        layout.is_grouped() ? layout.group_stride(c.stride()) - layout.group_words(c.stride()) : 0;
+    const size_t codes = at(layout.row_bytes(c.stride()) * c.experts * c.outputs) / 2,
+                 end = c.weight.size() - at(2 * padding);
     for (const size_t i : {codes - 1, end - 1}) {
       ExpertsCase other = c;
       other.weight[i].bits ^= 0x0101;

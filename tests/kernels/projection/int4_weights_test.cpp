@@ -82,7 +82,7 @@ TYPED_TEST(Int4TilesInClusters, AgreeWithTheReference) {
   std::vector<TileShape> shapes;
   for (const auto& [group, rows, splits, meets] : {std::tuple{64, 3, 4, false},
                                                    {128, 8, 2, true},
-                                                   {128, 16, 2, false},
+                                                   {32, 16, 2, false},
                                                    {64, 24, 2, true},
                                                    {128, 40, 2, true},
                                                    {64, 40, 4, false}}) {
