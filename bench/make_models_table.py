@@ -141,7 +141,7 @@ def formats(_):
         of = ", ".join("%s on `formats/%s`" % (errors(parity, "formats/" + pattern), pattern) for pattern in goldens)
         lines.append("| %s | %s | %s | %s | %s |"
                      % (who, ", ".join("`%s`" % method for method in methods), read, kept, of or "bits only"))
-    lines.append("| GGUF | none: `--model FILE.gguf` | %s; split files by the name of the first | bf16 | bits only |"
+    lines.append("| GGUF | none: `--model FILE.gguf` | %s; split files by the name of the first | codes of 4 or 8 bits; MXFP4 and floats bf16 | bits only |"
                  % ", ".join(gguf_types()))
     return "\n".join(lines) + "\n"
 
