@@ -57,7 +57,7 @@ struct ModelLayouts : WeightLayouts {
   std::vector<WeightLayouts> of_layers = {};  // [layers of all stages] where they differ
 
   const WeightLayouts& of_layer(size_t layer) const { return of_layers.empty() ? *this : of_layers[layer]; }
-  // Of some layers all that there are.
+  // The different ones: one, or those of all layers.
   std::span<const WeightLayouts> all() const {
     const WeightLayouts* const one = this;
     return of_layers.empty() ? std::span(one, 1) : std::span(of_layers);

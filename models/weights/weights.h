@@ -109,7 +109,7 @@ class DecoderWeights {
   // Throws Error with the bytes needed and free, and has changed nothing then.
   void take_memory();
 
-  // Of all layers, those of other stages, too.
+  // Layers of other stages have theirs here, too.
   const ModelLayouts& layouts() const { return layouts_; }
 
   // What one token reads: everything once, but of an embedding that is not also the head, and of positions, one row.

@@ -57,7 +57,7 @@ struct Groups {
                 "a step of 4 bits, and a lane's 16 columns of 8 bits, have one group");
 };
 
-// Of a format without them.
+// What a format without them has.
 struct NoGroups {
   static constexpr int kColumnsOfGroups = 1, kGroupsOfWord = 1, kBytesOfWord = 0;
   static constexpr bool kSharedByLanes = false;

@@ -43,7 +43,7 @@ struct WeightLayout {
   // The stride is a multiple of these.
   constexpr int64_t padded_to() const { return is_grouped() ? 128 : word_columns(); }
 
-  // Of what a group shares.
+  // The bytes that a group shares.
   constexpr int64_t group_bytes() const { return code == WeightCode::q4 || code == WeightCode::q8 ? 2 : 4; }
   // 32-bit words of what the groups of a row share, and of those that 16 bytes of a row have columns of.
   constexpr int64_t group_words(int64_t stride) const { return stride / group * group_bytes() / 4; }
