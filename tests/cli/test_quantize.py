@@ -212,12 +212,12 @@ class Quantize(CommandTest):
             self.assert_refused(USAGE, named, *on_device("generate", model, "--prompt-ids", "1,2", "--quantization", "fp8", *words))
 
         refused(["stored as fp8, a scale for each row"], self.made("fp8-row"))
-        refused(["mixture of experts"], golden_model("qwen3_moe/normed"))
+        refused(["multiple of 16"], golden_model("qwen3_moe/normed"))
         refused(["inputs first"], golden_model("gpt2/exacting"))
-        self.assert_refused(USAGE, ["--tp multiply bf16"], "run", DEMO, "--device", "cpu:devices=2", "--tp", "2", "--quantization", "fp8")
+        self.assert_refused(USAGE, ["--tp", "head in bf16"], "run", DEMO, "--device", "cpu:devices=2", "--tp", "2", "--quantize-head", "fp8")
         refused(["--quantization: 'int4' is none of none, fp8"], DEMO, "--quantization", "int4")
         report = run("inspect", golden_model("qwen3_moe/normed"), "--device", "none", "--quantization", "fp8")
-        self.assertEqual((RUN_TIME, True), (report.returncode, b"mixture of experts" in report.stdout))
+        self.assertEqual((RUN_TIME, True), (report.returncode, b"multiple of 16" in report.stdout))
 
     def test_what_cannot_be_quantized_is_refused(self):
         with tempfile.TemporaryDirectory() as folder:
