@@ -227,7 +227,8 @@ def peers(results):
     return table(["model", "rows", "nodewright, ms", *PEERS, *ORIGIN], rows)
 
 
-MLX_FILES = [(LLAMA, "2026-11-29-h200-llama-3.2-1b-mlx.json"), (LLAMA_3B, "2026-11-29-h200-llama-3.2-3b-mlx.json")]
+MLX_FILES = [(LLAMA, "2026-11-29-h200-llama-3.2-1b-mlx.json"), (LLAMA_3B, "2026-11-29-h200-llama-3.2-3b-mlx.json"),
+             (LLAMA, "2026-11-29-h200-llama-3.2-1b-mlx-2.json"), (LLAMA_3B, "2026-11-29-h200-llama-3.2-3b-mlx-2.json")]
 
 
 def mlx(results):
