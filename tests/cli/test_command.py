@@ -471,7 +471,8 @@ class Doctor(CommandTest):
         forms = re.search(r"^ok +forms +CPU driver.*\n((?: {24}\S.*\n)+)", report, re.MULTILINE)
         self.assertIsNotNone(forms, report)
         names = [line.strip().split(":")[0] for line in forms[1].splitlines()]
-        self.assertEqual(names, ["edges", "clusters", "tiles of weights", "products", "attention", "sums over ranks", "kernels"])
+        self.assertEqual(names, ["edges", "clusters", "tiles of weights", "products", "products in FP8", "products in int4",
+                                 "attention", "sums over ranks", "kernels"])
         self.assertNotIn("untried", forms[1])
         self.assertNotIn("bulk copies", forms[1])
 
