@@ -60,13 +60,14 @@ void say_format(const DecoderModel& model, const SessionOptions& options) {
   const bool rounds = layer_matrices(options.quantization) == LayerMatrices::rounded;
   const ModelConfig& config = model.config();
   if (options.quiet) return;
-  if (config.layouts.head.is_fp8())
+  if (config.rounds_head)  // on the last stage
     say("nodewright: head: rounded to FP8 with a scale for each row ({}{})\n",
-        byte_size_text(static_cast<uint64_t>(config.layouts.head.bytes(config.head_rows(), row_stride(config.hidden)))),
+        byte_size_text(
+            static_cast<uint64_t>(WeightLayout{WeightCode::fp8}.bytes(config.head_rows(), row_stride(config.hidden)))),
         config.tied ? " beside the embedding in bf16" : "");
   if (model.stored_as().empty() && !rounds) return;
   std::vector<std::string> in_fp8, in_int4, in_int8, in_bf16 = {"embedding"};
-  if (!config.layouts.head.is_fp8()) in_bf16.emplace_back("head");
+  if (!config.rounds_head) in_bf16.emplace_back("head");
   if (config.has_experts()) in_bf16.emplace_back("router");
   for (const Part part : {Part::qkv, Part::out, Part::gate_up, Part::down}) {
     const bool of_experts = config.has_experts() && (part == Part::gate_up || part == Part::down);

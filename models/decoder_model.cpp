@@ -186,6 +186,11 @@ void DecoderModel::return_to_device() {
     }
     Checkpoint checkpoint = checkpoint_of(folder_, draws_weights_);
     DecoderWeights::Places placed = DecoderWeights::place(*device_, checkpoint, config_, layer_matrices_);
+    if (placed.weights.layouts() != config_.layouts)  // graphs are of those
+      throw Error({.doing = "read again",
+                   .object = folder_.string(),
+                   .detail = "its matrices are stored in other formats than when it was loaded",
+                   .advice = "start the program anew"});
     weights_ = std::move(placed.weights);
     begin_upload(std::move(checkpoint), std::move(placed.sources));
   } catch (...) {

@@ -1,4 +1,5 @@
 // A checkpoint in int4 against the same numbers in bf16: logits differ by the order of sums alone.
+#include <filesystem>
 #include <map>
 
 #include "tests/engine/adapters/adapted_model.h"
@@ -6,6 +7,7 @@
 #include "tests/engine/sleeper.h"
 #include "tests/engine/stages/stages_decoder.h"
 #include "tests/models/int4_checkpoint.h"
+#include "tests/support/error_text.h"
 
 namespace nodewright {
 namespace {
@@ -109,6 +111,24 @@ TEST_P(Int4Weights, ServeTheSameTokensAfterSleep) {
     on.sleep.wake();
     EXPECT_EQ(on.served(), expected);
   }
+}
+
+// Graphs are of the formats that were loaded.
+TEST_P(Int4Weights, ACheckpointInOtherFormatsDoesNotWake) {
+  Sleeper on(checkpoint_.in_int4());
+  const std::map<RequestId, Tokens> expected = on.served();
+  on.sleep.sleep(SleepLevel::weights_dropped);
+  const ScratchFolder kept;
+  const auto replace = [](const std::filesystem::path& by, const std::filesystem::path& folder) {
+    for (const char* name : {"model.safetensors", "config.json"})
+      std::filesystem::copy_file(by / name, folder / name, std::filesystem::copy_options::overwrite_existing);
+  };
+  replace(checkpoint_.in_int4(), kept.path());
+  replace(checkpoint_.in_bf16(), checkpoint_.in_int4());
+  expect_error([&] { on.sleep.wake(); }, {"other formats than when it was loaded"});
+  replace(kept.path(), checkpoint_.in_int4());
+  on.sleep.wake();
+  EXPECT_EQ(on.served(), expected);
 }
 
 class Int4Stages : public Int4Weights {};
