@@ -244,6 +244,11 @@ KernelChoice matvec(const LoweringContext& at, const ProductSpec& spec, InputNor
                     tuning_of(at.step.tuning, product.part).matvec};
   shape.weights = product.weights;
   if (at_once) shape = project_exchange_shape(shape);
+  if (at.step.numerics == Numerics::invariant && spec.rows == 1) {
+    MatvecShape several = shape;  // whose rows leave a thread fewer registers
+    several.rows = 2;
+    shape.tuning.threads = several.threads();
+  }
   shape.fit_segment(at.device.sm_count);
   return {{kernel.name, constants_of(shape.constants(), with_input(spec, norm, kernel.constants))},
           shape.launch_shape(at.device.sm_count),

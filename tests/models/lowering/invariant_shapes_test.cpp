@@ -37,7 +37,7 @@ std::vector<std::string> orders(const ModelConfig& config, int64_t rows, const D
       std::string order = name.starts_with("tile_") ? "tiles" : "rows";
       for (const Constant& constant : kernel.request.constants)
         for (const char* ordering : {"kCols", "kSplits", "kThreads", "kSpans", "kPieceSpans", "kTileRows"})
-          if (order.starts_with("tiles") && constant.name == ordering)
+          if ((order.starts_with("tiles") || std::string_view(ordering) == "kThreads") && constant.name == ordering)
             order += " " + constant.name + "=" + std::to_string(std::get<int64_t>(constant.value.held));
       found.push_back(order);
     }
@@ -71,6 +71,16 @@ TEST(InvariantShapes, OrderSumsAlikeWhereRingsAreShort) {
   ModelConfig config = released("llama-3.2-1b");
   config.hidden = 576, config.intermediate = 1536, config.heads = 9, config.kv_heads = 3;
   expect_one_order(config);
+}
+// Several rows of x leave a thread fewer registers than one, beside the scales of small groups.
+TEST(InvariantShapes, OrderSumsAlikeBesideSmallGroups) {
+  for (const char* name : {"gemma-2-2b", "gemma-3-4b", "gemma-3-12b"})
+    for (const WeightCode code : {WeightCode::int4, WeightCode::q4, WeightCode::q4_offset}) {
+      ModelConfig config = released(name);
+      const WeightLayout layout{code, false, 1, 32};
+      config.layouts = {{layout, layout, layout, layout}};
+      expect_one_order(config);
+    }
 }
 INSTANTIATE_TEST_SUITE_P(Released, InvariantShapesOf,
                          testing::Values("llama-3.2-1b", "llama-3.2-3b", "qwen3-4b", "llama-3.1-8b", "qwen3-0.6b",
