@@ -56,6 +56,15 @@ struct Sleeper {
   EngineSleep sleep;
 };
 
+// Serves `expected` after each level of sleep.
+inline void expect_served_after_sleep(Sleeper& on, const std::map<RequestId, Tokens>& expected) {
+  for (const SleepLevel level : kLevels) {
+    on.sleep.sleep(level);
+    on.sleep.wake();
+    EXPECT_EQ(on.served(), expected);
+  }
+}
+
 // Resident pages of this process, 4096 bytes each.
 inline uint64_t resident_pages() {
   uint64_t size = 0, resident = 0;

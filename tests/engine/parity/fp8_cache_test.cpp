@@ -121,11 +121,7 @@ TEST(Fp8CacheSleep, LeavesTheTokensAsTheyWere) {
   Sleeper on("llama/odd_sizes", sleep_options(), test_device(), kInFp8);
   const std::map<RequestId, Tokens> expected = on.served();
   EXPECT_NE(expected, in_bf16);
-  for (const SleepLevel level : kLevels) {
-    on.sleep.sleep(level);
-    on.sleep.wake();
-    EXPECT_EQ(on.served(), expected);
-  }
+  expect_served_after_sleep(on, expected);
 }
 
 TEST(TwoDevicesFp8Cache, HasTheBitsOfOneDeviceInStages) {

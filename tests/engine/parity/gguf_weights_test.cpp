@@ -102,12 +102,7 @@ TEST_P(GgufMixture, HasLayersInSeveralForms) {
 
 TEST_P(GgufMixture, ServesTheSameTokensAfterSleep) {
   Sleeper on(checkpoint_.quantized());
-  const std::map<RequestId, Tokens> expected = on.served();
-  for (const SleepLevel level : kLevels) {
-    on.sleep.sleep(level);
-    on.sleep.wake();
-    EXPECT_EQ(on.served(), expected);
-  }
+  expect_served_after_sleep(on, on.served());
 }
 
 TEST_P(TwoDevicesGgufMixture, HasTheBitsOfOneDeviceInStages) {

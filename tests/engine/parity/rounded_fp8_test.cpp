@@ -62,11 +62,7 @@ TEST_F(RoundedFp8, ServesTheSameTokensAfterSleep) {
   Sleeper on(plain_.in_bf16(), sleep_options(), test_device(), {.rounds_to_fp8 = true});
   EXPECT_EQ(on.served(), stored);
   EXPECT_NE(stored, in_bf16);
-  for (const SleepLevel level : kLevels) {
-    on.sleep.sleep(level);
-    on.sleep.wake();
-    EXPECT_EQ(on.served(), stored);
-  }
+  expect_served_after_sleep(on, stored);
 }
 
 TEST_F(RoundedFp8, HasDrawnWeightsToo) {

@@ -87,11 +87,7 @@ TEST(RoundedHeadEngine, ServesTheSameTokensAfterSleep) {
   Sleeper on("llama/odd_sizes", sleep_options(), test_device(), kRounded);
   const std::map<RequestId, Tokens> expected = on.served();
   EXPECT_NE(expected, in_bf16);
-  for (const SleepLevel level : kLevels) {
-    on.sleep.sleep(level);
-    on.sleep.wake();
-    EXPECT_EQ(on.served(), expected);
-  }
+  expect_served_after_sleep(on, expected);
 }
 
 // The head of a prompt's tokens is the one of its answer.
